@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Versions of the engine and ranges of them (private to the collection).
 
-A small PEP 440 reader of our own: targets have no ``packaging`` library before ``gpu_host`` ran, and check mode on a bare
-host must work. The unit tests hold it against ``packaging``.
+A small PEP 440 reader of our own: targets have no ``packaging`` library before ``gpu_host`` ran, and check
+mode on a bare host must work. The unit tests hold it against ``packaging``.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class EngineVersion:
 def in_range(version: str | EngineVersion, clauses: str) -> bool:
     """Whether a version satisfies every clause of ``>=0.5.3,<0.5.17``; an empty text admits all.
 
-    Plain ordering, unlike pip's: a post-release of the bound is above it and development versions are not special, since
-    a table row says from which source state on something holds.
+    Plain ordering, unlike pip's: a post-release of the bound is above it and development versions are not special,
+    since a table row says from which source state on something holds.
 
     Raises:
         ValueError: version or clauses cannot be read.
