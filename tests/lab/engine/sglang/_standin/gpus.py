@@ -1,0 +1,122 @@
+"""The stand-in GPUs seen from a process: what they have, what others hold, and how to hold some of it.
+
+A process holds memory by a file in the holders directory; it counts while the process with that start time lives:
+`{"pid": 12, "starttime": 345, "name": "sglang::scheduler_TP0", "gpus": {"0": 70000}}` (MiB per GPU index).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+HOLDERS = "/run/lab-gpus/holders"
+COUNT = 8
+MEMORY_MIB = 97887  # RTX PRO 6000 Blackwell Server Edition
+# What the driver keeps for itself: 143,771 - 143,156 MiB in the captured query of an idle H200.
+RESERVED_MIB = 615
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One card: its index on the host, its memory and what is used of it, in MiB."""
+
+    index: int
+    total: int
+    used: int
+
+    @property
+    def free_gib(self) -> float:
+        """Memory that CUDA would report as free, in GiB."""
+        return (self.total - RESERVED_MIB - self.used) / 1024
+
+
+def start_time(pid: int) -> int | None:
+    """Return field 22 of /proc/PID/stat (clock ticks since boot), or None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
+            return int(handle.read().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def held(directory: str) -> dict[int, int]:
+    """Return MiB held per GPU index by living processes of this host."""
+    used: dict[int, int] = {}
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return used
+    for name in names:
+        try:
+            with open(os.path.join(directory, name), encoding="utf-8") as handle:
+                holder = json.load(handle)
+            if start_time(int(holder["pid"])) != holder["starttime"]:
+                continue
+            for index, mib in holder["gpus"].items():
+                used[int(index)] = used.get(int(index), 0) + int(mib)
+        except (OSError, ValueError, KeyError):
+            continue
+    return used
+
+
+def _ask_nvidia_smi() -> list[Gpu] | None:
+    """Ask the host's nvidia-smi: it also knows of processes that this container cannot see."""
+    query = ["nvidia-smi", "--query-gpu=index,memory.total,memory.used", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+        rows = [[int(float(cell)) for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+        return [Gpu(index, total, used) for index, total, used in rows] or None
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
+def snapshot(settings: dict[str, Any]) -> list[Gpu]:
+    """Return all cards of the host: from the settings if they say, else from nvidia-smi, else eight idle ones and the holders."""
+    wanted = settings.get("gpus")
+    if not wanted:
+        found = _ask_nvidia_smi()
+        if found:
+            return found
+        wanted = {}
+    used = held(settings.get("holders_dir", HOLDERS))
+    for index, mib in wanted.get("used_mib", {}).items():
+        used[int(index)] = used.get(int(index), 0) + int(mib)
+    memory = int(wanted.get("memory_mib", MEMORY_MIB))
+    return [Gpu(index, memory, used.get(index, 0)) for index in range(int(wanted.get("count", COUNT)))]
+
+
+def visible(cards: list[Gpu]) -> list[Gpu]:
+    """Return the cards in the order of CUDA_VISIBLE_DEVICES; like CUDA, stop at the first one that does not exist."""
+    words = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if words is None:
+        return cards
+    by_index = {str(card.index): card for card in cards}
+    seen = []
+    for word in words.split(","):
+        if word.strip() not in by_index:
+            break
+        seen.append(by_index[word.strip()])
+    return seen
+
+
+def hold(directory: str, name: str, gpus: dict[int, int]) -> None:
+    """Write this process's holder file (MiB per GPU index), atomically; no directory means nobody is counting."""
+    if not os.path.isdir(directory):
+        return
+    pid = os.getpid()
+    path = os.path.join(directory, f"{pid}.json")
+    record = {"pid": pid, "starttime": start_time(pid), "name": name, "gpus": {str(k): v for k, v in gpus.items()}}
+    with open(f"{path}.{pid}.part", "w", encoding="utf-8") as handle:
+        json.dump(record, handle)
+    os.replace(f"{path}.{pid}.part", path)
+
+
+def release(directory: str, pid: int) -> None:
+    """Remove the holder file of a process that has ended; it no longer counts anyway."""
+    try:
+        os.unlink(os.path.join(directory, f"{pid}.json"))
+    except OSError:
+        pass
