@@ -1,0 +1,6 @@
+"""Start and stop the lab's HTTP server."""
+from __future__ import annotations
+from .names import Lab
+def start(lab: Lab) -> None: ...
+def stop(lab: Lab) -> None: ...
+def processes(lab: Lab) -> list[int]: return []
