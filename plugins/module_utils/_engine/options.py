@@ -1,0 +1,530 @@
+# Copyright (c) 2026, blackwell.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The engine's command line, version by version (private to the collection; used on the controller).
+
+``options.json`` beside this file is generated from the published packages' source by ``tools/engine_options.py``: one row
+per option and range of versions. This module reads it, turns arguments given by field name into the words of a version's
+command line, and reads words back as argparse would. Renamed fields are translated by ``renames.RENAMES``. A table is no
+import: modules that run on a target cannot use this one, since only Python files travel there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import json
+import math
+import os
+import re
+import typing as t
+
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.renames import note_on, renamed
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.versions import EngineVersion
+
+TABLE_FILE = os.path.join(os.path.dirname(__file__), "options.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One option of one version.
+
+    ``kind`` is ``flag`` (takes no value, true when given), ``toggle`` (``--x`` and ``--no-x``), ``value`` (one value),
+    ``optional`` (a value or none, then ``const``), ``list`` (one value or more) or ``list0`` (any number of values).
+    ``type`` names how a word is read: str, int, float, json (a JSON object or list in one word), or human_int (an integer,
+    or one with a suffix such as 32k). ``sets`` is the field that an old spelling sets, where it is not its own.
+    """
+
+    field: str
+    spellings: tuple[str, ...]
+    kind: str = "value"
+    type: str = "str"
+    choices: tuple[t.Any, ...] = ()
+    default: t.Any = None
+    const: t.Any = None
+    required: bool = False
+    deprecated: str = ""
+    sets: str = ""
+
+    @property
+    def spelling(self) -> str:
+        """The spelling to write: the first one, which is what ``--help`` shows."""
+        return self.spellings[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trouble:
+    """What is wrong with one argument; ``warning`` where it stops nothing (a version that was not read, a translation)."""
+
+    key: str
+    what: str
+    expected: str = ""
+    fix: str = ""
+    id: str = "argument"
+    warning: bool = False
+
+
+@functools.cache
+def _table() -> dict[str, t.Any]:
+    with open(TABLE_FILE, encoding="utf-8") as handle:
+        return t.cast("dict[str, t.Any]", json.load(handle))
+
+
+def table_versions() -> tuple[str, ...]:
+    """The versions whose options were read from source, oldest first."""
+    return tuple(_table()["versions"])
+
+
+@functools.cache
+def nearest_table(version: str | None) -> tuple[str, bool]:
+    """The version whose table stands in for the given one, and whether it is that very version.
+
+    An unread version (``main``, a development build, None) is judged by the newest read one that is not newer, since
+    options are added far more often than taken away; the caller then warns instead of refusing.
+    """
+    known = table_versions()
+    wanted = EngineVersion.try_parse(version)
+    if wanted is None:
+        return known[-1], False
+    older = [name for name in known if EngineVersion.parse(name) <= wanted]
+    name = older[-1] if older else known[0]
+    return name, EngineVersion.parse(name) == wanted
+
+
+@functools.cache
+def options_for(version: str | None) -> dict[str, Option]:
+    """Field name to option, for a version or its stand-in (:func:`nearest_table`)."""
+    table = _table()
+    position = table["versions"].index(nearest_table(version)[0])
+    found: dict[str, Option] = {}
+    for field, rows in table["options"].items():
+        for row in rows:
+            if any(first <= position <= last for first, last in row["in"]):
+                found[field] = _option(field, row, table["choices"])
+    return found
+
+
+def _option(field: str, row: dict[str, t.Any], choices: list[list[t.Any]]) -> Option:
+    return Option(
+        field=field,
+        spellings=tuple(row["spellings"]),
+        kind=row.get("kind", "value"),
+        type=row.get("type", "str"),
+        choices=tuple(choices[row["choices"]]) if "choices" in row else (),
+        default=row.get("default"),
+        const=row.get("const"),
+        required=row.get("required", False),
+        deprecated=row.get("deprecated", ""),
+        sets=row.get("sets", ""),
+    )
+
+
+@functools.cache
+def spellings_for(version: str | None) -> dict[str, str]:
+    """Every spelling of a version's command line (``--no-x`` of toggles included) to its field."""
+    found = {}
+    for field, option in options_for(version).items():
+        for spelling in option.spellings:
+            found[spelling] = field
+            if option.kind == "toggle" and spelling.startswith("--"):
+                found["--no-" + spelling[2:]] = field
+    return found
+
+
+def field_for_spelling(spelling: str, version: str | None) -> str | None:
+    """The field that a flag sets: ``--tensor-parallel-size`` sets tp_size; an unambiguous beginning counts, as in argparse."""
+    fields = candidates(spelling.partition("=")[0], version)
+    return next(iter(fields)) if len(fields) == 1 else None
+
+
+def candidates(spelling: str, version: str | None) -> set[str]:
+    """The fields a flag may mean: one if it is known, several if it is an ambiguous beginning, none if unknown."""
+    known = spellings_for(version)
+    if spelling in known:
+        return {known[spelling]}
+    if not spelling.startswith("--") or len(spelling) < 3:
+        return set()
+    # argparse counts spellings, not fields: two spellings of one field are ambiguous to it as well.
+    matches = [name for name in known if name.startswith(spelling)]
+    return {known[matches[0]]} if len(matches) == 1 else {f"{known[name]} ({name})" for name in matches}
+
+
+def versions_with(field: str) -> tuple[str, ...]:
+    """The read versions that know a field, oldest first."""
+    table = _table()
+    rows = table["options"].get(field, [])
+    return tuple(
+        name
+        for position, name in enumerate(table["versions"])
+        if any(first <= position <= last for row in rows for first, last in row["in"])
+    )
+
+
+def to_argv(args: t.Mapping[str, t.Any], version: str | None) -> tuple[list[str], list[Trouble]]:
+    """Arguments by field name as the words of a version's command line, sorted by field, and what is wrong with them.
+
+    A trouble does not keep the other arguments from being turned into words; null leaves one out.
+    """
+    words: list[str] = []
+    troubles: list[Trouble] = []
+    normal, found = normalise(args, version)
+    troubles += found
+    for field in sorted(normal):
+        words += _words_of(options_for(version)[field], normal[field])
+    return words, troubles
+
+
+def normalise(args: t.Mapping[str, t.Any], version: str | None) -> tuple[dict[str, t.Any], list[Trouble]]:
+    """Arguments under the field names of a version and with values of the options' types; troubles beside them."""
+    normal: dict[str, t.Any] = {}
+    troubles: list[Trouble] = []
+    for key, value in args.items():
+        if value is None:
+            continue
+        option, found = _option_for_key(str(key), version)
+        troubles += found
+        if option is None:
+            continue
+        if option.field in normal:
+            troubles.append(
+                Trouble(
+                    str(key),
+                    f"sets {option.field}, which another key sets too",
+                    "each argument once",
+                    f"remove one; {option.field} is the field's name",
+                    "argument_twice",
+                )
+            )
+            continue
+        checked, trouble = _checked(option, str(key), value, version)
+        if trouble is None:
+            normal[option.field] = checked
+        else:
+            troubles.append(trouble)
+    if not nearest_table(version)[1]:
+        troubles = [dataclasses.replace(trouble, warning=True) for trouble in troubles]
+    return normal, troubles
+
+
+def _option_for_key(key: str, version: str | None) -> tuple[Option | None, list[Trouble]]:
+    known = options_for(version)
+    option = known.get(key)
+    renames = [row for row in renamed(key) if row.new in known or row.old in known]
+    if option is not None and not option.deprecated:
+        return option, []
+    for row in renames:
+        other = row.new if key == row.old else row.old
+        if other in known and not known[other].deprecated:
+            return known[other], [
+                Trouble(
+                    key,
+                    f"is called {other} in sglang {version}; it is passed on as that",
+                    "",
+                    f"write {other}",
+                    "argument_renamed",
+                    warning=True,
+                )
+            ]
+    if option is not None:
+        return option, [
+            Trouble(
+                key,
+                f"is deprecated in sglang {version}: {option.deprecated}",
+                "",
+                "write what it names",
+                "argument_deprecated",
+                warning=True,
+            )
+        ]
+    field = spellings_for(version).get("--" + key.replace("_", "-"))
+    if field is not None and key == key.lower() and "-" not in key:
+        return known[field], []  # the flag's own spelling in snake case, as in fp4_gemm_backend or tensor_parallel_size
+    return None, [_unknown(key, version)]
+
+
+def _unknown(key: str, version: str | None) -> Trouble:
+    known = options_for(version)
+    plain = key.lstrip("-").replace("-", "_").lower()
+    note = note_on(plain)
+    there = versions_with(plain)
+    if plain in known or "--" + plain.replace("_", "-") in spellings_for(version):
+        field = plain if plain in known else spellings_for(version)["--" + plain.replace("_", "-")]
+        return Trouble(
+            key,
+            "is not how an argument is written here",
+            "the field's name in snake case, without dashes",
+            f"write {field}",
+            "unknown_argument",
+        )
+    names = [*known, *(name[2:].replace("-", "_") for name in spellings_for(version))]
+    close = list(dict.fromkeys(difflib.get_close_matches(plain[:100], names, n=4, cutoff=0.6)))[:3]
+    what = f"is no argument of sglang {version or nearest_table(version)[0]}"
+    if note:
+        what += f": {note}"
+    elif there:
+        what += f" (it is one of {there[0]}" + (f" to {there[-1]})" if len(there) > 1 else ")")
+    fix = f"write {' or '.join(close)}" if close else "remove it, or look at the options of this version"
+    return Trouble(
+        key,
+        what,
+        "a field name of this version",
+        fix,
+        "fork_only" if note == note_on("enable_pcie_oneshot_allreduce") and note else "unknown_argument",
+    )
+
+
+def _checked(option: Option, key: str, value: t.Any, version: str | None) -> tuple[t.Any, Trouble | None]:
+    """The value in the option's type, or what is wrong with it."""
+    if option.kind in ("flag", "toggle"):
+        if isinstance(value, bool):
+            return value, None
+        return None, Trouble(
+            key,
+            f"is {_said(value)}, but {option.spelling} takes no value",
+            "true or false",
+            f"write {key}: true",
+            "argument_type",
+        )
+    if option.kind == "optional" and isinstance(value, bool):
+        return (
+            (value, None)
+            if value
+            else (
+                None,
+                Trouble(key, "is false", "a value, or true for the flag alone", f"remove {key}", "argument_type"),
+            )
+        )
+    if option.kind in ("list", "list0"):
+        values = list(value) if isinstance(value, (list, tuple)) else [value]
+        if not values and option.kind == "list":
+            return None, Trouble(key, "is an empty list", "at least one value", f"remove {key}", "argument_type")
+        checked = []
+        for entry in values:
+            one, trouble = _scalar(option, key, entry, version)
+            if trouble is not None:
+                return None, trouble
+            checked.append(one)
+        return checked, None
+    return _scalar(option, key, value, version)
+
+
+def _scalar(option: Option, key: str, value: t.Any, version: str | None) -> tuple[t.Any, Trouble | None]:
+    read = _READERS.get(option.type, _read_str)(value)
+    if read is None:
+        return None, Trouble(
+            key,
+            f"is {_said(value)}",
+            _EXPECTED.get(option.type, "one line of text"),
+            f"write {key}: {_example(option)}",
+            "argument_type",
+        )
+    if option.choices and read not in option.choices:
+        note = note_on(option.field, read)
+        close = difflib.get_close_matches(str(read), [str(entry) for entry in option.choices], n=2, cutoff=0.6)
+        fix = f"write {' or '.join(close)}" if close else "write one of them"
+        return None, Trouble(
+            key,
+            f"is {read!r}, which sglang {version or nearest_table(version)[0]} does not take"
+            + (f": {note}" if note else ""),
+            "one of " + ", ".join(str(entry) for entry in option.choices),
+            fix,
+            "fork_only" if "fork" in note else "argument_choice",
+        )
+    return read, None
+
+
+def _read_str(value: t.Any) -> str | None:
+    if isinstance(value, (dict, list)):
+        return _json_text(value) if isinstance(value, dict) else None  # options such as json_model_override_args
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    text = str(value)
+    return None if not text or any(ord(char) < 32 or ord(char) == 127 for char in text) else text
+
+
+def _read_int(value: t.Any) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", value):
+        return int(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _read_float(value: t.Any) -> float | int | None:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read_human_int(value: t.Any) -> int | str | None:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}(Ki|Mi|Gi|Ti)|[0-9]{1,12}(\.[0-9]{1,12})?[kMGT]", value):
+        return str(value)
+    return _read_int(value)
+
+
+def _read_json(value: t.Any) -> t.Any:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    try:
+        return value if isinstance(value, (dict, list)) and _json_text(value) else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _json_text(value: t.Any) -> str | None:
+    try:
+        return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError):
+        return None
+
+
+_READERS: dict[str, t.Callable[[t.Any], t.Any]] = {
+    "str": _read_str,
+    "int": _read_int,
+    "float": _read_float,
+    "human_int": _read_human_int,
+    "json": _read_json,
+}
+_EXPECTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "human_int": "a whole number, or one with k, M, Ki, Mi such as 32k",
+    "json": "a dictionary or a list, or JSON text of one",
+}
+
+
+def _example(option: Option) -> str:
+    if option.choices:
+        return str(option.choices[0])
+    if option.default not in (None, "", []) and not isinstance(option.default, (list, dict)):
+        return str(option.default)
+    return {"int": "8", "float": "0.9", "human_int": "32768", "json": "{key: value}"}.get(option.type, "text")
+
+
+def _said(value: t.Any) -> str:
+    """A value for a message, without repeating long or nested ones."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float, str)) and len(str(value)) <= 60:
+        return repr(value) if not isinstance(value, str) else repr(str(value))
+    return {dict: "a dictionary", list: "a list", type(None): "null", str: "a long text"}.get(
+        type(value), "no plain value"
+    )
+
+
+def _words_of(option: Option, value: t.Any) -> list[str]:
+    name = option.spelling
+    if option.kind == "flag":
+        return [name] if value else []
+    if option.kind == "toggle":
+        return [name if value else "--no-" + name[2:]]
+    if option.kind == "optional" and value is True:
+        return [name]
+    if option.kind in ("list", "list0"):
+        return [name, *(_word(entry) for entry in value)]
+    word = _word(value)
+    # argparse takes a word with a leading dash for another option.
+    return [f"{name}={word}"] if word.startswith("-") else [name, word]
+
+
+def _word(value: t.Any) -> str:
+    if isinstance(value, (dict, list)):
+        return _json_text(value) or ""
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def parse_argv(words: t.Sequence[t.Any], version: str | None) -> tuple[dict[str, t.Any], list[Trouble]]:
+    """Read words as the version's argparse would: abbreviations, ``--x=value``, lists; the last of a repeated flag wins.
+
+    The key of a trouble is the position of its word.
+    """
+    args: dict[str, t.Any] = {}
+    troubles: list[Trouble] = []
+    position = 0
+    while position < len(words):
+        start, word = position, words[position]
+        position += 1
+        if not isinstance(word, str):
+            troubles.append(Trouble(str(start), f"is {_said(word)}", "text", f'write "{word}"', "argument_type"))
+            continue
+        if not _looks_like_flag(word):
+            troubles.append(
+                Trouble(
+                    str(start),
+                    f"is {_said(word)}, which belongs to no option",
+                    "an option such as --x",
+                    "write one word of the command line per entry, option and value apart",
+                    "unknown_argument",
+                )
+            )
+            continue
+        name, has_value, inline = word.partition("=")
+        values: list[t.Any] = [inline] if has_value else []
+        while not has_value and position < len(words) and not _looks_like_flag(words[position]):
+            values.append(words[position])
+            position += 1
+        trouble = _one_flag(args, str(start), name, values, bool(has_value), version)
+        if trouble is not None:
+            troubles.append(trouble)
+    if not nearest_table(version)[1]:
+        troubles = [dataclasses.replace(trouble, warning=True) for trouble in troubles]
+    return args, troubles
+
+
+def _looks_like_flag(word: t.Any) -> bool:
+    return isinstance(word, str) and word.startswith("-") and not re.fullmatch(r"-\d+|-\d*\.\d+|-", word)
+
+
+def _one_flag(
+    args: dict[str, t.Any], key: str, name: str, values: list[t.Any], inline: bool, version: str | None
+) -> Trouble | None:
+    fields = candidates(name, version)
+    if not fields:
+        return dataclasses.replace(_unknown(name, version), key=key, what=f"{name} {_unknown(name, version).what}")
+    if len(fields) > 1:
+        return Trouble(
+            key,
+            f"{name} is the beginning of several options",
+            "one option",
+            "write one in full: " + ", ".join(sorted(fields)),
+            "ambiguous_argument",
+        )
+    field = next(iter(fields))
+    option = options_for(version)[field]
+    if option.kind in ("flag", "toggle"):
+        if values:
+            return Trouble(
+                key,
+                f"{name} takes no value, but {_said(values[0])} follows",
+                "the flag alone",
+                f"remove {_said(values[0])}",
+                "argument_type",
+            )
+        negated = option.kind == "toggle" and not any(spelling.startswith(name) for spelling in option.spellings)
+        target = options_for(version).get(option.sets)
+        args[option.sets if target is not None and target.kind in ("flag", "toggle") else field] = not negated
+        return None
+    if option.kind == "optional" and not values:
+        args[field] = True
+        return None
+    if (option.kind in ("value", "optional") and len(values) != 1) or (option.kind == "list" and not values):
+        said = "has no value" if not values else f"has {len(values)} values"
+        return Trouble(
+            key,
+            f"{name} {said}",
+            "one value" if option.kind != "list" else "at least one value",
+            f"write {option.spelling}, then the value as the next entry",
+            "argument_type",
+        )
+    checked, trouble = _checked(option, key, values if option.kind in ("list", "list0") else values[0], version)
+    if trouble is not None:
+        return dataclasses.replace(trouble, what=f"{name} {trouble.what}")
+    args[option.sets or field] = checked
+    return None
