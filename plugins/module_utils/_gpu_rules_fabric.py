@@ -119,7 +119,7 @@ def _hmm(facts: Facts, wants: Facts) -> Hits:
     elif live is False:
         yield {
             "seen": "is not set",
-            "fix": "on the host that owns the cards: options nvidia_uvm uvm_disable_hmm=1 in /etc/modprobe.d/nvidia.conf,"
+            "fix": "on the host that owns the cards: options nvidia_uvm uvm_disable_hmm=1 in /etc/modprobe.d,"
             " update-initramfs -u, reboot",
         }
 

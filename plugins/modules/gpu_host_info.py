@@ -49,7 +49,7 @@ options:
     elements: str
     default: []
   disks:
-    description: Folders and the space that must be free for them; a folder that is not there yet counts for the one above.
+    description: Folders and the space that must be free for them; one that is not there yet counts for the one above.
     type: list
     elements: dict
     default: []
@@ -153,7 +153,7 @@ findings:
     - id: nvcc_old
       severity: error
       what: /usr/local/cuda/bin/nvcc is version 12.8.93, older than 12.9
-      why: "FlashInfer silently leaves SM120 out with an older one: No supported CUDA architectures found for major versions [12]"
+      why: FlashInfer silently leaves SM120 out with an older one
       fix: install the CUDA toolkit 12.9 or newer (13.0 fits the cu130 wheels)
       source: https://github.com/flashinfer-ai/flashinfer/issues/3633
       folklore: false
@@ -185,7 +185,14 @@ processes:
   type: list
   elements: dict
   sample:
-    - {gpu: 0, gpu_uuid: GPU-00000000-0000-0000-0000-000000000000, pid: 812, name: "sglang::scheduler_TP0", used_mib: 83200, ppid: 790, state: S, unit: sglang-qwen.service}
+    - gpu: 0
+      gpu_uuid: GPU-00000000-0000-0000-0000-000000000000
+      pid: 812
+      name: sglang::scheduler_TP0
+      used_mib: 83200
+      ppid: 790
+      state: S
+      unit: sglang-qwen.service
 topology:
   description: Links between the GPUs (C(nvidia-smi topo -m)), NUMA nodes, the farthest link.
   returned: always
@@ -214,7 +221,7 @@ pci:
   type: dict
   sample: {gone: [], acs: [{address: "0000:00:01.1", control: 29, redirects: true}], vfio_d3cold: []}
 cuda:
-  description: The C(nvcc) that the service would use, all that were found, functions on which header and glibc disagree.
+  description: The C(nvcc) that the service would use, all that were found, where headers and glibc disagree.
   returned: always
   type: dict
   sample:
@@ -226,7 +233,14 @@ os:
   description: Distribution, glibc, kernel, kind of host (V(none), V(vm), V(lxc) or another container).
   returned: always
   type: dict
-  sample: {id: debian, version_id: "12", name: Debian GNU/Linux 12 (bookworm), glibc: "2.36", kernel: 6.8.12-9-pve, machine: x86_64, virtualization: lxc}
+  sample:
+    id: debian
+    version_id: "12"
+    name: Debian GNU/Linux 12 (bookworm)
+    glibc: "2.36"
+    kernel: 6.8.12-9-pve
+    machine: x86_64
+    virtualization: lxc
 python:
   description: Python interpreters of the system.
   returned: always
@@ -242,7 +256,14 @@ kernel:
   description: Command line, module options and modules, IOMMU groups, CPU governors.
   returned: always
   type: dict
-  sample: {cmdline: [quiet, iommu=pt], modprobe: {}, blacklisted: [nouveau], modules: [nvidia, nvidia_uvm], iommu_groups: 40, governors: {performance: 64}, numa_balancing: false}
+  sample:
+    cmdline: [quiet, iommu=pt]
+    modprobe: {}
+    blacklisted: [nouveau]
+    modules: [nvidia, nvidia_uvm]
+    iommu_groups: 40
+    governors: {performance: 64}
+    numa_balancing: false
 memory:
   description: Main memory, the container's limit and /dev/shm, all in MiB.
   returned: always
@@ -253,7 +274,8 @@ disks:
   returned: always
   type: list
   elements: dict
-  sample: [{path: /opt/sglang, need_gib: 40.0, mount: /, total_gib: 900.0, free_gib: 612.4, free_inodes: 58000000, has_release: true}]
+  sample:
+    - {path: /opt/sglang, need_gib: 40.0, mount: /, total_gib: 900.0, free_gib: 612.4, free_inodes: 580000, has_release: true}
 events:
   description: Xid and other GPU events of this boot; C(available) is false where the log cannot be read.
   returned: always
