@@ -9,11 +9,12 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import content, hosts, network, rootfs, server
-from .names import GUESTS, HYPERVISOR, STATE_ROOT, Lab, cache_root, claim, lab, release
+from . import content, hosts, http, network, rootfs, server
+from .names import GUESTS, HYPERVISOR, INDEX_PORT, STATE_ROOT, Lab, cache_root, claim, lab, release
 from .shell import LabError, fail, locked, say
 
 _NEEDED = {
@@ -36,6 +37,12 @@ def main(argv: Sequence[str]) -> int:
     ssh = commands.add_parser("ssh", help="run a command on a host, or open a shell")
     ssh.add_argument("host", choices=(HYPERVISOR, *GUESTS))
     ssh.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
+    commands.add_parser("serve", help="run the lab's HTTP server in the foreground (up starts it by itself)")
+    fault = commands.add_parser("fault", help="make the HTTP server misbehave; without a kind, make it well again")
+    fault.add_argument("prefix", nargs="?", help="beginning of the paths that it is about")
+    fault.add_argument("kind", nargs="?", help="a status such as 404, or reset, truncate, slow, corrupt")
+    fault.add_argument("--seconds", type=float, default=5.0, help="how long `slow` waits")
+    fault.add_argument("--times", type=int, help="for how many requests (default: until it is taken back)")
     commands.add_parser("content", help="build what all labs share (index, kernel repository, checkpoint) and boot nothing")
     options = parser.parse_args(argv)
     try:
@@ -52,6 +59,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         os.execvp(command[0], command)
     if options.command == "status":
         return _status(the_lab)
+    if options.command == "serve":
+        http.serve(the_lab.gateway, INDEX_PORT, the_lab.state)
+    if options.command == "fault":
+        return _fault(the_lab, options)
     if os.geteuid() != 0:
         raise LabError("the lab makes namespaces, links and mounts: run it as root")
     _check_tools()
@@ -97,25 +108,39 @@ def _up(the_lab: Lab, options: argparse.Namespace) -> int:
     if record.get("state") == "up" and all(hosts.answers(the_lab, host) for host in record["hosts"]):
         if {key: record[key] for key in shape} != shape:
             raise LabError(f"lab {the_lab.name} is up with another shape ({record['hosts']}, prepared {record['prepared']}): take it down first")
-        server.start(the_lab)
+        server.start(the_lab, content.build())
         say(f"lab {the_lab.name} is up already")
         return 0
     if record or _leftovers(the_lab):
         say("removing what an earlier run left")
         _down(the_lab)
-    layers = rootfs.build(options.suite, options.prepared)
-    content.build()
+    with ThreadPoolExecutor(1) as pool:
+        # Downloads and the root filesystem's unpacking are slow for different reasons: together they take as long as one.
+        pending = pool.submit(content.build)
+        layers = rootfs.build(options.suite, options.prepared)
+        shared = pending.result()
     booted = time.monotonic()
     if not claim(the_lab):
         raise LabError(f"network {the_lab.subnet} was taken by another lab just now; try again")
     _write_record(the_lab, state="starting", **shape)
     network.create(the_lab)
-    server.start(the_lab)
+    server.start(the_lab, shared)
     hosts.make_disks(the_lab, wanted, layers, options.prepared)
-    hosts.boot(the_lab, layers)
+    hosts.boot(the_lab, layers, shared.models)
     hosts.wait_for_ssh(the_lab, wanted)
     _write_record(the_lab, state="up", index=the_lab.index_url, addresses={host: the_lab.address(host) for host in wanted}, **shape)
     say(f"lab {the_lab.name} is up: boot {time.monotonic() - booted:.1f} s, in all {time.monotonic() - began:.1f} s")
+    return 0
+
+
+def _fault(the_lab: Lab, options: argparse.Namespace) -> int:
+    if options.kind is None:
+        server.set_faults(the_lab, [])
+        return 0
+    rule = {"prefix": options.prefix, "kind": int(options.kind) if options.kind.isdigit() else options.kind, "seconds": options.seconds}
+    if options.times is not None:
+        rule["times"] = options.times
+    server.set_faults(the_lab, [*server.faults(the_lab), rule])
     return 0
 
 

@@ -134,19 +134,12 @@ def _make_guest(lab: Lab, guest: str, layers: Layers, toolkit: Path | None, prep
         layer.link("/usr/local/cuda", str(toolkit))
 
 
-def models() -> Path:
-    """Folder of the checkpoints that guests see as /models."""
-    path = cache_root() / "models"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def boot(lab: Lab, layers: Layers) -> None:
+def boot(lab: Lab, layers: Layers, models: Path) -> None:
     """Start the hypervisor; it starts its guests."""
     disk = lab.disks / HYPERVISOR
     toolkit = machine.cuda_toolkit()
     binds = [f"--bind-ro={layers.base.parent}:/var/lib/sglang-lab/rootfs", f"--bind={lab.disks / 'guests'}:/var/lib/lxc",
-             f"--bind-ro={models()}:/models", *([f"--bind-ro={toolkit}"] if toolkit else [])]
+             f"--bind-ro={models}:/models", *([f"--bind-ro={toolkit}"] if toolkit else [])]
     (lab.disks / "guests").mkdir(exist_ok=True)
     nspawn = ["systemd-nspawn", "--quiet", f"--directory={disk / 'root'}", f"--machine={lab.hypervisor_machine}",
               f"--hostname={HYPERVISOR}", "--register=no", "--keep-unit", "--boot", "--console=pipe", "--capability=all",
