@@ -110,8 +110,14 @@ def producer() -> dict[str, str]:
 
 def quantization_config(weights: str, kv_algo: str) -> dict[str, Any]:
     """The flat form in config.json."""
-    bits = {"NVFP4": {"num_bits": 4, "type": "float", "group_size": 16}, "FP8": {"num_bits": 8, "type": "float"}}[weights]
-    group = {"input_activations": {"dynamic": False, **bits}, "weights": {"dynamic": False, **bits}, "targets": ["Linear"]}
+    bits = {"NVFP4": {"num_bits": 4, "type": "float", "group_size": 16}, "FP8": {"num_bits": 8, "type": "float"}}[
+        weights
+    ]
+    group = {
+        "input_activations": {"dynamic": False, **bits},
+        "weights": {"dynamic": False, **bits},
+        "targets": ["Linear"],
+    }
     config: dict[str, Any] = {"config_groups": {"group_0": group}, "ignore": excluded_modules(), "quant_algo": weights}
     if kv_algo == "FP8":
         config["kv_cache_scheme"] = {"dynamic": False, "num_bits": 8, "type": "float"}
@@ -258,14 +264,25 @@ def write_weights(folder: str, weights: str, experts: int, scales: str, shards: 
         name = f"model-{number + 1:05d}-of-{shards:05d}.safetensors"
         total += write_shard(os.path.join(folder, name), content)
         weight_map.update({tensor[0]: name for tensor in content})
-    _write_json(os.path.join(folder, "model.safetensors.index.json"), {"metadata": {"total_size": total}, "weight_map": weight_map})
+    _write_json(
+        os.path.join(folder, "model.safetensors.index.json"),
+        {"metadata": {"total_size": total}, "weight_map": weight_map},
+    )
 
 
 def write_tokenizer(folder: str) -> None:
     """The smallest tokenizer files that are valid: bytes as tokens, and a chat template."""
     marks = {"<|endoftext|>": 248044, "<|im_start|>": 248045, "<|im_end|>": 248046}
     added = [
-        {"id": number, "content": mark, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+        {
+            "id": number,
+            "content": mark,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
         for mark, number in marks.items()
     ]
     vocabulary = {chr(code): code - 33 for code in range(33, 127)}

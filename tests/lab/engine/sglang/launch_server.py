@@ -6,17 +6,31 @@ import os
 import sys
 
 
-def main(argv: list[str]) -> None:
+def main(argv: list[str], *, recommended: bool = False) -> None:
     """Run the server until it ends; it never returns normally."""
     from sglang._standin import faults, launch, log
 
     settings = faults.read()
-    here = os.path.abspath(__file__)
-    log.write(
-        f"{here}:54: UserWarning: 'python -m sglang.launch_server' is still supported, but 'sglang serve' is the "
-        "recommended entrypoint.\n  Example: sglang serve --model-path <model> [options]\n  warnings.warn(\n"
-    )
+    if not recommended:
+        log.write(
+            f"{os.path.abspath(__file__)}:54: UserWarning: 'python -m sglang.launch_server' is still supported, but "
+            "'sglang serve' is the recommended entrypoint.\n  Example: sglang serve --model-path <model> [options]\n"
+            "  warnings.warn(\n"
+        )
     launch.run(argv, settings)
+
+
+def console() -> None:
+    """`sglang serve ...`: the other way to start the same server."""
+    words = sys.argv[1:]
+    if words[:1] == ["version"]:
+        from sglang import __version__
+
+        print(f"sglang version: {__version__}")
+        return
+    if words[:1] != ["serve"]:
+        raise SystemExit("usage: sglang {serve,version} ...")
+    main(words[1:], recommended=True)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,9 @@ def answer(prompt: str) -> str | None:
     count = re.findall(r"count (?:from 1 )?to (\d+)", tail, re.IGNORECASE)
     if count:
         return ", ".join(str(n) for n in range(1, min(int(count[-1]), 500) + 1))
-    said = re.findall(r"(?:repeat|say|reply with|answer with)(?: exactly)?(?: the word)?[: ]+[\"'`]?([\w-]+)", tail, re.IGNORECASE)
+    said = re.findall(
+        r"(?:repeat|say|reply with|answer with)(?: exactly)?(?: the word)?[: ]+[\"'`]?([\w-]+)", tail, re.IGNORECASE
+    )
     asked = re.findall(r"what (?:is|was) (the [\w -]{3,60}?)\s*\?", tail, re.IGNORECASE)
     if asked:
         facts = re.findall(re.escape(asked[-1]) + r" (?:is|was)[: ]+[\"'`]?([\w-]+)", prompt, re.IGNORECASE)

@@ -106,7 +106,9 @@ def _refuse(args: Any, checkpoint: Checkpoint) -> None:
                 "maximum, set the env var SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
             )
     if args.attention_backend == "trtllm_mha":
-        raise ValueError("TRTLLM MHA backend is only supported on Blackwell GPUs (SM100). Please use a different backend.")
+        raise ValueError(
+            "TRTLLM MHA backend is only supported on Blackwell GPUs (SM100). Please use a different backend."
+        )
     if args.chunked_prefill_size > 0 and args.chunked_prefill_size % args.page_size:
         raise AssertionError("chunked_prefill_size must be divisible by page_size")
     if ":" in args.served_model_name:
@@ -116,7 +118,9 @@ def _refuse(args: Any, checkpoint: Checkpoint) -> None:
         )
     if args.moe_runner_backend == "flashinfer_cutlass":
         if args.quantization not in ("modelopt_fp4", "modelopt_fp8", None):
-            raise AssertionError(f"Invalid quantization '{args.quantization}'. flashinfer_cutlass MoE supports modelopt_fp4 and modelopt_fp8.")
+            raise AssertionError(
+                f"Invalid quantization '{args.quantization}'. flashinfer_cutlass MoE supports modelopt_fp4 and modelopt_fp8."
+            )
         if args.ep_size not in (1, args.tp_size):
             raise AssertionError("The expert parallel size must be 1 or the same as the tensor parallel size")
 

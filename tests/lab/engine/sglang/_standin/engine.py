@@ -110,7 +110,9 @@ class Engine:
         with self._lock:
             self._prefixes = []
 
-    def generate(self, prompt: str | list[int], params: dict[str, Any], *, chat: bool, thinking: bool = False) -> Result:
+    def generate(
+        self, prompt: str | list[int], params: dict[str, Any], *, chat: bool, thinking: bool = False
+    ) -> Result:
         """Answer one prompt; raises Refused for prompts longer than the context."""
         arrived = time.time()
         if isinstance(prompt, list):
@@ -174,7 +176,9 @@ class Engine:
             finish = {"type": "stop", "matched": answers.END_TOKEN}
         written, finish = _cut_at_stop(written, finish, params.get("stop"))
         slow = self.settings.get("slow")
-        delay = float(self.settings.values.get("token_seconds", 0.0)) + (float(slow.get("token_seconds", 0.2)) if slow else 0)
+        delay = float(self.settings.values.get("token_seconds", 0.0)) + (
+            float(slow.get("token_seconds", 0.2)) if slow else 0
+        )
         if delay:
             time.sleep(delay * (len(written) + len(reasoning)))
         count = len(written) + len(reasoning)

@@ -183,7 +183,9 @@ class Handler(BaseHTTPRequestHandler):
         engine = self.server.engine
         messages = asked.get("messages")
         if not isinstance(messages, list) or not messages:
-            self._openai_error(400, "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'messages'), 'msg': 'Field required'}")
+            self._openai_error(
+                400, "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'messages'), 'msg': 'Field required'}"
+            )
             return
         template = asked.get("chat_template_kwargs") or {}
         thinking = bool(engine.args.reasoning_parser) and template.get("enable_thinking", True) is not False
@@ -212,10 +214,16 @@ class Handler(BaseHTTPRequestHandler):
         engine = self.server.engine
         prompt = asked.get("prompt")
         if prompt is None:
-            self._openai_error(400, "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'prompt'), 'msg': 'Field required'}")
+            self._openai_error(
+                400, "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'prompt'), 'msg': 'Field required'}"
+            )
             return
         prompts = prompt if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int) else [prompt]
-        params = {"max_new_tokens": asked.get("max_tokens") or 16, "stop": asked.get("stop"), "ignore_eos": asked.get("ignore_eos")}
+        params = {
+            "max_new_tokens": asked.get("max_tokens") or 16,
+            "stop": asked.get("stop"),
+            "ignore_eos": asked.get("ignore_eos"),
+        }
         results = [engine.generate(one, params, chat=False) for one in prompts]
         if not asked.get("stream"):
             self._send(200, shapes.completion(engine, results, asked))

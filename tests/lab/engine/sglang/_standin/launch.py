@@ -104,7 +104,9 @@ class Main:
             if time.monotonic() - last_word > 5:
                 last_word = time.monotonic()
                 left = 1 if deaf else self.engine.running
-                log.line(f"Gracefully exiting... Remaining number of requests {left}. Remaining requests remaining_rids=[].")
+                log.line(
+                    f"Gracefully exiting... Remaining number of requests {left}. Remaining requests remaining_rids=[]."
+                )
                 if left == 0:
                     self._give_up()
 

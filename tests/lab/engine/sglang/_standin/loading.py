@@ -93,7 +93,9 @@ class Loader:
         if not cards:
             raise RuntimeError("No CUDA GPUs are available")
         if max(chosen) >= len(cards):
-            raise RuntimeError("CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?")
+            raise RuntimeError(
+                "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
+            )
         self._cards = [cards[index] for index in chosen]
         self._held = [0.0] * tp
         if tp > 1:
@@ -103,7 +105,9 @@ class Loader:
                 raise RuntimeError("CUDA error: out of memory")
             self._hold(rank, CONTEXT_GIB + (NCCL_GIB if tp > 1 else 0))
             usage = 0.09 if tp == 1 else 1.07 if rank == 0 else 1.01
-            child.line(f"Init torch distributed ends. elapsed={0.24 if tp == 1 else 1.0:.2f} s, mem usage={usage:.2f} GB")
+            child.line(
+                f"Init torch distributed ends. elapsed={0.24 if tp == 1 else 1.0:.2f} s, mem usage={usage:.2f} GB"
+            )
         self.sleep(1)
         for child in self.ranks:
             for name in ("mimo_audio", "mimo_v2", "mimo_v2_nextn"):
@@ -124,7 +128,9 @@ class Loader:
             if method == "modelopt_fp8":
                 child.line("Detected ModelOpt FP8 checkpoint. The format is experimental and subject to change.")
             if method == "modelopt_fp4":
-                child.line("Detected nvfp4 checkpoint. Please note that the format is experimental and subject to change.")
+                child.line(
+                    "Detected nvfp4 checkpoint. Please note that the format is experimental and subject to change."
+                )
                 self._check_capability(method)
             child.raw("[transformers] `torch_dtype` is deprecated! Use `dtype` instead!\n")
             if "linear_num_value_heads" in checkpoint.text:

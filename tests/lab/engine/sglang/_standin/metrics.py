@@ -22,7 +22,11 @@ def render(engine: Engine, seen: Counter[tuple[str, str]], answered: Counter[tup
         lines.append(f"# HELP sglang:{metric} {text}")
         lines.append(f"# TYPE sglang:{metric} {kind}")
         for labels, value in samples:
-            lines.append(f"sglang:{metric}{{{labels}}} {value:g}" if value >= 1e6 else f"sglang:{metric}{{{labels}}} {float(value)}")
+            lines.append(
+                f"sglang:{metric}{{{labels}}} {value:g}"
+                if value >= 1e6
+                else f"sglang:{metric}{{{labels}}} {float(value)}"
+            )
 
     def gauge(metric: str, text: str, value: float) -> None:
         family(metric, "gauge", text, [(rank, value)])
@@ -35,7 +39,9 @@ def render(engine: Engine, seen: Counter[tuple[str, str]], answered: Counter[tup
     ]
     family("http_responses_total", "counter", "Total number of HTTP responses by endpoint and status code", replies)
     family("prompt_tokens_total", "counter", "Number of prefill tokens processed.", [(api, totals["prompt"])])
-    family("generation_tokens_total", "counter", "Number of generation tokens processed.", [(api, totals["generation"])])
+    family(
+        "generation_tokens_total", "counter", "Number of generation tokens processed.", [(api, totals["generation"])]
+    )
     family("num_requests_total", "counter", "Number of requests processed.", [(api, totals["requests"])])
     if totals["cached"]:
         family("cached_tokens_total", "counter", "Number of cached prompt tokens.", [(api, totals["cached"])])

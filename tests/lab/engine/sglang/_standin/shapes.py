@@ -80,7 +80,9 @@ def server_info(engine: Engine) -> dict[str, Any]:
     }
 
 
-def generate(engine: Engine, result: Result, asked: dict[str, Any], pieces: list[answers.Piece] | None = None) -> dict[str, Any]:
+def generate(
+    engine: Engine, result: Result, asked: dict[str, Any], pieces: list[answers.Piece] | None = None
+) -> dict[str, Any]:
     """/generate; `pieces` are those said so far when streaming."""
     said = result.pieces if pieces is None else pieces
     done = pieces is None or len(pieces) == len(result.pieces)
@@ -181,7 +183,9 @@ def _chat_logprob(piece: answers.Piece, top: int) -> dict[str, Any]:
     return {**entry, "top_logprobs": [entry] * top}
 
 
-def chat_chunk(engine: Engine, result: Result, asked: dict[str, Any], delta: dict[str, Any], last: bool) -> dict[str, Any]:
+def chat_chunk(
+    engine: Engine, result: Result, asked: dict[str, Any], delta: dict[str, Any], last: bool
+) -> dict[str, Any]:
     """One event of a streamed chat completion."""
     finish = _finish(result) if last else {"finish_reason": None, "matched_stop": None}
     blank = {"role": None, "content": None, "reasoning_content": None, "tool_calls": None}

@@ -1,0 +1,1 @@
+"""Just-in-time compilation: here only its environment."""

@@ -1,0 +1,5 @@
+"""Libraries behind torch."""
+
+from torch.backends import cudnn
+
+__all__ = ["cudnn"]
