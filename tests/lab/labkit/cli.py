@@ -18,15 +18,23 @@ from .names import GUESTS, HYPERVISOR, INDEX_PORT, STATE_ROOT, Lab, cache_root, 
 from .shell import LabError, fail, locked, say
 
 _NEEDED = {
-    "systemd-nspawn": "systemd-container", "mmdebstrap": "mmdebstrap", "nft": "nftables", "ip": "iproute2", "git": "git",
-    "ssh": "openssh-client", "unshare": "util-linux", "setpriv": "util-linux",
+    "systemd-nspawn": "systemd-container",
+    "mmdebstrap": "mmdebstrap",
+    "nft": "nftables",
+    "ip": "iproute2",
+    "git": "git",
+    "ssh": "openssh-client",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
 }
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="lab.py", description="Boot and remove the hosts of the lab (as root).")
-    parser.add_argument("--lab", default="demo", metavar="NAME", help="name of the lab; each has hosts and a network of its own")
+    parser.add_argument(
+        "--lab", default="demo", metavar="NAME", help="name of the lab; each has hosts and a network of its own"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="boot the lab; nothing to do when it is up")
     up.add_argument("--hosts", default=f"{HYPERVISOR},sglang1", help="which hosts, by comma (default: pve1,sglang1)")
@@ -43,7 +51,9 @@ def main(argv: Sequence[str]) -> int:
     fault.add_argument("kind", nargs="?", help="a status such as 404, or reset, truncate, slow, corrupt")
     fault.add_argument("--seconds", type=float, default=5.0, help="how long `slow` waits")
     fault.add_argument("--times", type=int, help="for how many requests (default: until it is taken back)")
-    commands.add_parser("content", help="build what all labs share (index, kernel repository, checkpoint) and boot nothing")
+    commands.add_parser(
+        "content", help="build what all labs share (index, kernel repository, checkpoint) and boot nothing"
+    )
     options = parser.parse_args(argv)
     try:
         return _dispatch(options)
@@ -55,7 +65,9 @@ def main(argv: Sequence[str]) -> int:
 def _dispatch(options: argparse.Namespace) -> int:
     the_lab = lab(options.lab)
     if options.command == "ssh":
-        command = hosts.ssh_command(the_lab, options.host) + [word for word in options.words if word != "--" or options.words[0] != "--"]
+        command = hosts.ssh_command(the_lab, options.host) + [
+            word for word in options.words if word != "--" or options.words[0] != "--"
+        ]
         os.execvp(command[0], command)
     if options.command == "status":
         return _status(the_lab)
@@ -78,7 +90,9 @@ def _dispatch(options: argparse.Namespace) -> int:
 def _check_tools() -> None:
     missing = {package for tool, package in _NEEDED.items() if not shutil.which(tool)}
     if missing:
-        raise LabError(f"missing on this machine: {' '.join(sorted(missing))}. Install them by `make setup` or by apt-get")
+        raise LabError(
+            f"missing on this machine: {' '.join(sorted(missing))}. Install them by `make setup` or by apt-get"
+        )
 
 
 def _record(the_lab: Lab) -> dict[str, Any]:
@@ -101,13 +115,17 @@ def _up(the_lab: Lab, options: argparse.Namespace) -> int:
     wanted = [word for word in options.hosts.split(",") if word]
     unknown = set(wanted) - {HYPERVISOR, *GUESTS}
     if unknown:
-        raise LabError(f"--hosts: {', '.join(sorted(unknown))} is no host of the lab; there are {', '.join((HYPERVISOR, *GUESTS))}")
+        raise LabError(
+            f"--hosts: {', '.join(sorted(unknown))} is no host of the lab; there are {', '.join((HYPERVISOR, *GUESTS))}"
+        )
     wanted = [HYPERVISOR, *(guest for guest in GUESTS if guest in wanted)]
     record = _record(the_lab)
     shape = {"hosts": wanted, "prepared": options.prepared, "suite": options.suite}
     if record.get("state") == "up" and all(hosts.answers(the_lab, host) for host in record["hosts"]):
         if {key: record[key] for key in shape} != shape:
-            raise LabError(f"lab {the_lab.name} is up with another shape ({record['hosts']}, prepared {record['prepared']}): take it down first")
+            raise LabError(
+                f"lab {the_lab.name} is up with another shape ({record['hosts']}, prepared {record['prepared']}): take it down first"
+            )
         server.start(the_lab, content.build())
         say(f"lab {the_lab.name} is up already")
         return 0
@@ -128,7 +146,13 @@ def _up(the_lab: Lab, options: argparse.Namespace) -> int:
     hosts.make_disks(the_lab, wanted, layers, options.prepared)
     hosts.boot(the_lab, layers, shared.models)
     hosts.wait_for_ssh(the_lab, wanted)
-    _write_record(the_lab, state="up", index=the_lab.index_url, addresses={host: the_lab.address(host) for host in wanted}, **shape)
+    _write_record(
+        the_lab,
+        state="up",
+        index=the_lab.index_url,
+        addresses={host: the_lab.address(host) for host in wanted},
+        **shape,
+    )
     say(f"lab {the_lab.name} is up: boot {time.monotonic() - booted:.1f} s, in all {time.monotonic() - began:.1f} s")
     return 0
 
@@ -137,7 +161,11 @@ def _fault(the_lab: Lab, options: argparse.Namespace) -> int:
     if options.kind is None:
         server.set_faults(the_lab, [])
         return 0
-    rule = {"prefix": options.prefix, "kind": int(options.kind) if options.kind.isdigit() else options.kind, "seconds": options.seconds}
+    rule = {
+        "prefix": options.prefix,
+        "kind": int(options.kind) if options.kind.isdigit() else options.kind,
+        "seconds": options.seconds,
+    }
     if options.times is not None:
         rule["times"] = options.times
     server.set_faults(the_lab, [*server.faults(the_lab), rule])
@@ -154,6 +182,7 @@ def _leftovers(the_lab: Lab) -> list[str]:
 def _down(the_lab: Lab) -> int:
     """Every step looks for what is there by name and takes that, so an interruption at any point is mended by the next run."""
     server.stop(the_lab)
+    hosts.close_connections(the_lab)
     hosts.power_off(the_lab)
     network.remove(the_lab)
     for folder in (the_lab.disks, the_lab.state):
@@ -177,8 +206,14 @@ def _remove_empty(folder: Path) -> None:
 def _status(the_lab: Lab) -> int:
     record = _record(the_lab)
     answering = {host: hosts.answers(the_lab, host) for host in record.get("hosts", [])}
-    shown = {"lab": the_lab.name, "state": record.get("state", "down"), "subnet": the_lab.subnet, "index": the_lab.index_url,
-             "answering": answering, "leftovers": _leftovers(the_lab) if not record else []}
+    shown = {
+        "lab": the_lab.name,
+        "state": record.get("state", "down"),
+        "subnet": the_lab.subnet,
+        "index": the_lab.index_url,
+        "answering": answering,
+        "leftovers": _leftovers(the_lab) if not record else [],
+    }
     json.dump(shown, sys.stdout, indent=2)
     print()
     return 0 if record.get("state") == "up" and all(answering.values()) else 3

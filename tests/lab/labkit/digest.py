@@ -10,7 +10,11 @@ from pathlib import Path
 def files_below(root: Path) -> list[Path]:
     """Source files below a folder, sorted; byte code and build leftovers are no sources."""
     skip = {"__pycache__", ".git", "build", "dist", "_skbuild"}
-    return sorted(path for path in root.rglob("*") if path.is_file() and not skip & set(path.relative_to(root).parts) and path.suffix != ".pyc")
+    return sorted(
+        path
+        for path in root.rglob("*")
+        if path.is_file() and not skip & set(path.relative_to(root).parts) and path.suffix != ".pyc"
+    )
 
 
 def of_trees(roots: Iterable[Path], *words: str) -> str:

@@ -19,7 +19,12 @@ from .shell import LabError, command_line, detach, having_words, kill_and_wait, 
 
 STANDINS = Path(__file__).resolve().parents[1] / "standins"
 _LIB = "/usr/lib/sglang-lab"
-_GPU_NODES = (*(f"/dev/nvidia{index}" for index in range(8)), "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+_GPU_NODES = (
+    *(f"/dev/nvidia{index}" for index in range(8)),
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia-uvm-tools",
+)
 
 # Loops because systemd-nspawn ends with 133 when the machine inside asks for a reboot.
 _LAUNCH = """
@@ -53,8 +58,20 @@ def ssh_key() -> Path:
 
 def ssh_command(lab: Lab, host: str) -> list[str]:
     """ssh to a host of the lab; its host key is of no interest, since the lab is made anew each time."""
-    return ["ssh", "-i", str(ssh_key()), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-            "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", f"root@{lab.address(host)}"]
+    return [
+        "ssh",
+        "-i",
+        str(ssh_key()),
+        "-o",
+        "StrictHostKeyChecking=no",
+        "-o",
+        "UserKnownHostsFile=/dev/null",
+        "-o",
+        "LogLevel=ERROR",
+        "-o",
+        "BatchMode=yes",
+        f"root@{lab.address(host)}",
+    ]
 
 
 def make_disks(lab: Lab, hosts: Sequence[str], layers: Layers, prepared: bool) -> None:
@@ -70,7 +87,9 @@ def _common(layer: Layer, lab: Lab, host: str, hosts: Sequence[str]) -> None:
     layer.write("/etc/hostname", f"{host}\n")
     names = "".join(f"{lab.address(name)} {name}\n" for name in hosts)
     layer.write("/etc/hosts", f"127.0.0.1 localhost\n{names}")
-    layer.write("/etc/machine-id", hashlib.sha256(f"{lab.name}/{host}/{time.time_ns()}".encode()).hexdigest()[:32] + "\n", 0o444)
+    layer.write(
+        "/etc/machine-id", hashlib.sha256(f"{lab.name}/{host}/{time.time_ns()}".encode()).hexdigest()[:32] + "\n", 0o444
+    )
     layer.write("/root/.ssh/authorized_keys", ssh_key().with_suffix(".pub").read_text(), 0o600)
     layer.folder("/root/.ssh", 0o700)
     machine.give(layer)
@@ -117,7 +136,10 @@ def _guest_config(lab: Lab, guest: str, toolkit: Path | None) -> str:
     lines += [
         f"net0: name=eth0,bridge=vmbr0,gw={lab.gateway},hwaddr=BC:24:11:00:{lab.net:02X}:{last:02X},"
         f"ip={lab.address(guest)}/24,type=veth",
-        "onboot: 1", "ostype: debian", f"rootfs: local-zfs:subvol-{vmid}-disk-0,size=2000G", "swap: 0",
+        "onboot: 1",
+        "ostype: debian",
+        f"rootfs: local-zfs:subvol-{vmid}-disk-0,size=2000G",
+        "swap: 0",
     ]
     return "\n".join(lines) + "\n"
 
@@ -138,15 +160,48 @@ def boot(lab: Lab, layers: Layers, models: Path) -> None:
     """Start the hypervisor; it starts its guests."""
     disk = lab.disks / HYPERVISOR
     toolkit = machine.cuda_toolkit()
-    binds = [f"--bind-ro={layers.base.parent}:/var/lib/sglang-lab/rootfs", f"--bind={lab.disks / 'guests'}:/var/lib/lxc",
-             f"--bind-ro={models}:/models", *([f"--bind-ro={toolkit}"] if toolkit else [])]
+    binds = [
+        f"--bind-ro={layers.base.parent}:/var/lib/sglang-lab/rootfs",
+        f"--bind={lab.disks / 'guests'}:/var/lib/lxc",
+        f"--bind-ro={models}:/models",
+        *([f"--bind-ro={toolkit}"] if toolkit else []),
+    ]
     (lab.disks / "guests").mkdir(exist_ok=True)
-    nspawn = ["systemd-nspawn", "--quiet", f"--directory={disk / 'root'}", f"--machine={lab.hypervisor_machine}",
-              f"--hostname={HYPERVISOR}", "--register=no", "--keep-unit", "--boot", "--console=pipe", "--capability=all",
-              "--resolv-conf=off", "--timezone=off", f"--network-namespace-path=/run/netns/{lab.id}", *binds]
+    nspawn = [
+        "systemd-nspawn",
+        "--quiet",
+        f"--directory={disk / 'root'}",
+        f"--machine={lab.hypervisor_machine}",
+        f"--hostname={HYPERVISOR}",
+        "--register=no",
+        "--keep-unit",
+        "--boot",
+        "--console=pipe",
+        "--capability=all",
+        "--resolv-conf=off",
+        "--timezone=off",
+        f"--network-namespace-path=/run/netns/{lab.id}",
+        *binds,
+    ]
     env = ["env", "SYSTEMD_NSPAWN_TMPFS_TMP=0"]
-    detach(["unshare", "--mount", "--propagation", "private", "sh", "-euc", _LAUNCH, lab.hypervisor_machine,
-            layers.base, disk, " ".join(map(str, cgroups(lab))), *env, *nspawn], lab.state / "pve1.log")
+    detach(
+        [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-euc",
+            _LAUNCH,
+            lab.hypervisor_machine,
+            layers.base,
+            disk,
+            " ".join(map(str, cgroups(lab))),
+            *env,
+            *nspawn,
+        ],
+        lab.state / "pve1.log",
+    )
 
 
 def wait_for_ssh(lab: Lab, hosts: Sequence[str], seconds: float = 60.0) -> None:
@@ -157,7 +212,9 @@ def wait_for_ssh(lab: Lab, hosts: Sequence[str], seconds: float = 60.0) -> None:
             if not hypervisor_processes(lab) or time.monotonic() > deadline:
                 log = lab.state / "pve1.log"
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.exists() else ""
-                raise LabError(f"{host} ({lab.address(host)}) does not answer on port 22. Console of {HYPERVISOR}:\n{tail}")
+                raise LabError(
+                    f"{host} ({lab.address(host)}) does not answer on port 22. Console of {HYPERVISOR}:\n{tail}"
+                )
             time.sleep(0.02)
         say(f"{host} is up: {lab.address(host)}")
 
@@ -200,6 +257,13 @@ def cgroups(lab: Lab) -> list[Path]:
     root = Path("/sys/fs/cgroup")
     roots = [root] if (root / "cgroup.controllers").exists() else [root / "systemd", root / "unified"]
     return [path / lab.id for path in roots if path.is_dir()]
+
+
+def close_connections(lab: Lab) -> None:
+    """End ssh connections that ansible keeps open for later (inventories/lab puts their sockets into the state folder)."""
+    for control in lab.state.glob("*") if lab.state.is_dir() else []:
+        if control.is_socket():
+            run(["timeout", "5", "ssh", "-S", control, "-O", "exit", "lab"], check=False)
 
 
 def _remove_cgroups(lab: Lab, seconds: float = 5.0) -> None:

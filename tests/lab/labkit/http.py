@@ -22,7 +22,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO
 
-_TYPES = {".html": "text/html; charset=utf-8", ".metadata": "application/octet-stream", ".whl": "application/octet-stream"}
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".metadata": "application/octet-stream",
+    ".whl": "application/octet-stream",
+}
 
 
 def serve(address: str, port: int, state: Path) -> None:
@@ -116,7 +120,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._plain(404, f"not in this index: {path}")
             return
         size = target.stat().st_size
-        self._send_head(200, {"Content-Type": _TYPES.get(target.suffix, "application/octet-stream"), "Content-Length": str(size)})
+        self._send_head(
+            200, {"Content-Type": _TYPES.get(target.suffix, "application/octet-stream"), "Content-Length": str(size)}
+        )
         if self.command != "HEAD":
             with open(target, "rb") as handle:
                 self._send_file(handle, size, kind)
@@ -137,13 +143,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _git(self, repositories: str, path: str, body: bytes) -> None:
         """Hand the request to git's own server side, as a CGI program (git-http-backend(1))."""
         environment = {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_PROJECT_ROOT": repositories, "GIT_HTTP_EXPORT_ALL": "1", "REQUEST_METHOD": self.command, "PATH_INFO": path,
-            "QUERY_STRING": urllib.parse.urlsplit(self.path).query, "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(len(body)), "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""), "REMOTE_ADDR": self.client_address[0],
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": "/nonexistent",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_PROJECT_ROOT": repositories,
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": path,
+            "QUERY_STRING": urllib.parse.urlsplit(self.path).query,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            "REMOTE_ADDR": self.client_address[0],
         }
-        done = subprocess.run(["git", "-c", "safe.directory=*", "http-backend"], input=body, env=environment, capture_output=True, check=False)
+        done = subprocess.run(
+            ["git", "-c", "safe.directory=*", "http-backend"],
+            input=body,
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
         head, _, data = done.stdout.partition(b"\r\n\r\n")
         fields = dict(line.split(": ", 1) for line in head.decode().splitlines() if ": " in line)
         status = int(fields.pop("Status", "200").split()[0]) if done.returncode == 0 else 500
@@ -166,7 +186,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def _log(self, status: int, size: int = 0) -> None:
-        line = {"time": round(time.time(), 3), "client": self.client_address[0], "method": self.command, "path": self.path,
-                "status": status, "bytes": size, "agent": self.headers.get("User-Agent", "")}
+        line = {
+            "time": round(time.time(), 3),
+            "client": self.client_address[0],
+            "method": self.command,
+            "path": self.path,
+            "status": status,
+            "bytes": size,
+            "agent": self.headers.get("User-Agent", ""),
+        }
         with self.lock, open(self.state / "http.log", "a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")

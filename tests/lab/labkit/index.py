@@ -18,8 +18,18 @@ from .shell import LabError, locked, run, say
 
 # Real tools that a release and a kernel build need; the guests install them from the lab's index.
 TOOLS = (
-    "uv>=0.9", "pip", "setuptools>=77", "wheel", "cmake>=3.31,<5", "ninja", "scikit-build-core>=0.11", "packaging", "pathspec",
-    "build", "pyproject-hooks", "typing-extensions",
+    "uv>=0.9",
+    "pip",
+    "setuptools>=77",
+    "wheel",
+    "cmake>=3.31,<5",
+    "ninja",
+    "scikit-build-core>=0.11",
+    "packaging",
+    "pathspec",
+    "build",
+    "pyproject-hooks",
+    "typing-extensions",
 )
 PYTHONS = ("3.11", "3.12", "3.13")
 # Path of each index below the server's root, and the folder that the wheel builder fills for it.
@@ -47,7 +57,9 @@ def build() -> Path:
 
 
 def _tools() -> Path:
-    target = cache_root() / "wheels" / ("tools-" + hashlib.sha256("\0".join((*TOOLS, *PYTHONS)).encode()).hexdigest()[:12])
+    target = (
+        cache_root() / "wheels" / ("tools-" + hashlib.sha256("\0".join((*TOOLS, *PYTHONS)).encode()).hexdigest()[:12])
+    )
     if target.is_dir():
         return target
     with locked(cache_root() / "locks/tools"):
@@ -57,8 +69,23 @@ def _tools() -> Path:
         tmp = target.with_name(target.name + ".tmp")
         shutil.rmtree(tmp, ignore_errors=True)
         for python in PYTHONS:
-            platforms = [f"--platform=manylinux{name}_x86_64" for name in ("2014", "_2_17", "_2_28", "_2_31", "_2_34", "_2_35")]
-            run([*_pip(), "download", "--quiet", "--dest", tmp, "--only-binary=:all:", "--python-version", python, *platforms, *TOOLS])
+            platforms = [
+                f"--platform=manylinux{name}_x86_64" for name in ("2014", "_2_17", "_2_28", "_2_31", "_2_34", "_2_35")
+            ]
+            run(
+                [
+                    *_pip(),
+                    "download",
+                    "--quiet",
+                    "--dest",
+                    tmp,
+                    "--only-binary=:all:",
+                    "--python-version",
+                    python,
+                    *platforms,
+                    *TOOLS,
+                ]
+            )
         tmp.rename(target)
     return target
 
@@ -111,7 +138,9 @@ def write_pages(folder: Path, wheels: list[Path]) -> None:
         place.mkdir()
         lines = [_entry(place, wheel) for wheel in sorted(set(files))]
         (place / "index.html").write_text(_page(f"Links for {project}", lines))
-    (folder / "index.html").write_text(_page("Simple index", [f'<a href="{name}/">{name}</a>' for name in sorted(projects)]))
+    (folder / "index.html").write_text(
+        _page("Simple index", [f'<a href="{name}/">{name}</a>' for name in sorted(projects)])
+    )
 
 
 def _entry(place: Path, wheel: Path) -> str:
@@ -129,8 +158,10 @@ def _entry(place: Path, wheel: Path) -> str:
     requires = re.search(r"^Requires-Python: *(.+)$", metadata.decode("utf-8", "replace"), re.MULTILINE)
     python = f' data-requires-python="{html.escape(requires.group(1).strip())}"' if requires else ""
     href = html.escape(wheel.name.replace("+", "%2B"))
-    return (f'<a href="{href}#sha256={digest_of_wheel}" data-dist-info-metadata="sha256={digest_of_metadata}" '
-            f'data-core-metadata="sha256={digest_of_metadata}"{python}>{html.escape(wheel.name)}</a>')
+    return (
+        f'<a href="{href}#sha256={digest_of_wheel}" data-dist-info-metadata="sha256={digest_of_metadata}" '
+        f'data-core-metadata="sha256={digest_of_metadata}"{python}>{html.escape(wheel.name)}</a>'
+    )
 
 
 def _page(title: str, lines: list[str]) -> str:

@@ -12,11 +12,15 @@ from .shell import locked, run, say
 
 VERSION_TAG = "v0.4.2.post2"
 _IDENTITY = {
-    "GIT_AUTHOR_NAME": "blackwell.sglang contributors", "GIT_AUTHOR_EMAIL": "lab@example.com",
-    "GIT_COMMITTER_NAME": "blackwell.sglang contributors", "GIT_COMMITTER_EMAIL": "lab@example.com",
-    "GIT_AUTHOR_DATE": "2026-03-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-03-01T00:00:00Z",
+    "GIT_AUTHOR_NAME": "blackwell.sglang contributors",
+    "GIT_AUTHOR_EMAIL": "lab@example.com",
+    "GIT_COMMITTER_NAME": "blackwell.sglang contributors",
+    "GIT_COMMITTER_EMAIL": "lab@example.com",
+    "GIT_AUTHOR_DATE": "2026-03-01T00:00:00Z",
+    "GIT_COMMITTER_DATE": "2026-03-01T00:00:00Z",
     # Neither the person's nor the machine's settings may change the commit's hash.
-    "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
 }
 
 
@@ -42,7 +46,17 @@ def build() -> Path:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         env = {**os.environ, **_IDENTITY}
-        git = ["git", "-C", str(work), "-c", "init.defaultBranch=main", "-c", "core.autocrlf=false", "-c", "core.filemode=true"]
+        git = [
+            "git",
+            "-C",
+            str(work),
+            "-c",
+            "init.defaultBranch=main",
+            "-c",
+            "core.autocrlf=false",
+            "-c",
+            "core.filemode=true",
+        ]
         run([*git, "init", "-q"], env=env)
         run([*git, "add", "--all", "--force"], env=env)
         run([*git, "commit", "-q", "-m", "sgl-kernel 0.4.2.post2"], env=env)

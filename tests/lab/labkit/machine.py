@@ -17,7 +17,9 @@ def name_servers() -> str:
         path = Path(candidate)
         if path.exists():
             lines = [line for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
-            if any(line.startswith("nameserver") for line in lines) and not any("nameserver 127." in line for line in lines):
+            if any(line.startswith("nameserver") for line in lines) and not any(
+                "nameserver 127." in line for line in lines
+            ):
                 return "\n".join(lines) + "\n"
     return "nameserver 9.9.9.9\n"
 
@@ -40,5 +42,9 @@ def give(layer: Layer) -> None:
 
 def cuda_toolkit() -> Path | None:
     """This machine's newest CUDA toolkit with an nvcc, as /usr/local/cuda-X.Y; None without one."""
-    found = [path for path in Path("/usr/local").glob("cuda-[0-9]*") if (path / "bin/nvcc").exists() and not path.is_symlink()]
+    found = [
+        path
+        for path in Path("/usr/local").glob("cuda-[0-9]*")
+        if (path / "bin/nvcc").exists() and not path.is_symlink()
+    ]
     return max(found, key=lambda path: tuple(int(n) for n in path.name[5:].split(".") if n.isdigit()), default=None)

@@ -102,7 +102,9 @@ def _claims() -> dict[int, str]:
     folder = STATE_ROOT / "nets"
     if not folder.is_dir():
         return {}
-    return {int(path.name): path.read_text(encoding="utf-8").strip() for path in folder.iterdir() if path.name.isdigit()}
+    return {
+        int(path.name): path.read_text(encoding="utf-8").strip() for path in folder.iterdir() if path.name.isdigit()
+    }
 
 
 def claim(lab: Lab) -> bool:

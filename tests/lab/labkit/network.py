@@ -33,15 +33,17 @@ def create(lab: Lab) -> None:
     _foreign_use(lab)
     run(["ip", "netns", "add", ns])
     run(["ip", "link", "add", ns, "type", "veth", "peer", "name", "eth0", "netns", ns])
-    batch = "\n".join((
-        "link set lo up",
-        "link add vmbr0 type bridge forward_delay 0",
-        "link set eth0 master vmbr0",
-        "link set eth0 up",
-        "link set vmbr0 up",
-        f"addr add {host}/24 dev vmbr0",
-        f"route add default via {lab.gateway}",
-    ))
+    batch = "\n".join(
+        (
+            "link set lo up",
+            "link add vmbr0 type bridge forward_delay 0",
+            "link set eth0 master vmbr0",
+            "link set eth0 up",
+            "link set vmbr0 up",
+            f"addr add {host}/24 dev vmbr0",
+            f"route add default via {lab.gateway}",
+        )
+    )
     run(["ip", "-n", ns, "-batch", "-"], data=batch + "\n")
     run(["ip", "-batch", "-"], data=f"addr add {lab.gateway}/24 dev {ns}\nlink set {ns} up\n")
     rules = f"""

@@ -18,13 +18,39 @@ from .names import cache_root
 from .shell import LabError, contained, locked, run, say
 
 BASE_PACKAGES = (
-    "systemd", "systemd-sysv", "systemd-container", "dbus", "python3", "python3-apt", "openssh-server", "iproute2",
-    "ca-certificates", "procps", "kmod",
+    "systemd",
+    "systemd-sysv",
+    "systemd-container",
+    "dbus",
+    "python3",
+    "python3-apt",
+    "openssh-server",
+    "iproute2",
+    "ca-certificates",
+    "procps",
+    "kmod",
 )
 # What the roles install on a GPU host.
 HOST_PACKAGES = (
-    "python3-requests", "python3-jmespath", "python3-packaging", "python3-venv", "python3-dev", "python3-pip",
-    "gcc", "g++", "make", "ninja-build", "git", "curl", "ca-certificates", "libnuma1", "libnuma-dev", "pciutils", "numactl",
+    "python3-requests",
+    "python3-jmespath",
+    "python3-packaging",
+    "python3-venv",
+    "python3-dev",
+    "python3-pip",
+    "gcc",
+    "g++",
+    "make",
+    "ninja-build",
+    "git",
+    "curl",
+    "ca-certificates",
+    "libnuma1",
+    "libnuma-dev",
+    "pciutils",
+    "patch",
+    "pkg-config",
+    "numactl",
 )
 LAYOUT = 1  # raise it when the way of building changes
 
@@ -71,9 +97,17 @@ def build(suite: str, prepared: bool) -> Layers:
 def _build_base(suite: str, target: Path) -> None:
     tmp = target.with_name(target.name + ".tmp")
     mirror = os.environ.get("SGLANG_LAB_MIRROR", "")
-    argv = ["--variant=minbase", "--aptopt=Acquire::Languages \"none\"", "--dpkgopt=force-unsafe-io",
-            *[f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDES],
-            f"--include={','.join(BASE_PACKAGES)}", *_apt_proxy(), suite, str(tmp), *([mirror] if mirror else [])]
+    argv = [
+        "--variant=minbase",
+        '--aptopt=Acquire::Languages "none"',
+        "--dpkgopt=force-unsafe-io",
+        *[f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDES],
+        f"--include={','.join(BASE_PACKAGES)}",
+        *_apt_proxy(),
+        suite,
+        str(tmp),
+        *([mirror] if mirror else []),
+    ]
     log = target.parent / "base.log"
     contained('exec mmdebstrap "$@"', *argv, log=log)
     for name in ("etc/hostname", "etc/resolv.conf", "etc/machine-id", "var/lib/dbus/machine-id"):
@@ -85,7 +119,9 @@ def _build_base(suite: str, target: Path) -> None:
 def _apt_proxy() -> list[str]:
     """The machine's own apt proxy, if it has one, serves the build too."""
     done = run(["apt-config", "dump", "Acquire::http::Proxy", "Acquire::https::Proxy"], check=False)
-    return [f"--aptopt={line.rstrip(';')}" for line in done.stdout.splitlines() if line.endswith('";') and '""' not in line]
+    return [
+        f"--aptopt={line.rstrip(';')}" for line in done.stdout.splitlines() if line.endswith('";') and '""' not in line
+    ]
 
 
 def _build_layer(base: Path, target: Path, apt_options: list[str], keep_archives: bool) -> None:

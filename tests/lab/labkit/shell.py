@@ -28,7 +28,11 @@ def say(text: str) -> None:
 
 
 def run(
-    argv: Sequence[str | Path], *, check: bool = True, env: dict[str, str] | None = None, cwd: Path | None = None,
+    argv: Sequence[str | Path],
+    *,
+    check: bool = True,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
     data: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and return its output; raise LabError with its last lines when it fails."""
@@ -48,8 +52,23 @@ def contained(script: str, *args: str | Path, log: Path | None = None) -> None:
 
     A process-id namespace takes its members with it, a mount namespace its mounts; setpriv ties the first process to us.
     """
-    argv = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private", "--pid", "--fork",
-            "--kill-child", "sh", "-euc", script, "lab-build", *args]
+    argv = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-euc",
+        script,
+        "lab-build",
+        *args,
+    ]
     done = run(argv, check=False)
     if log is not None:
         log.write_text(done.stdout + done.stderr)
@@ -117,7 +136,12 @@ def detach(argv: Sequence[str | Path], log: Path) -> int:
     """Start a process that outlives this one, its output in `log`; return its process id."""
     with open(log, "ab") as out:
         return subprocess.Popen(
-            [str(word) for word in argv], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/",
+            [str(word) for word in argv],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            cwd="/",
         ).pid
 
 

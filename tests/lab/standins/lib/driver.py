@@ -74,12 +74,20 @@ def load():
     _write(PROC + "/nvidia/params", PARAMS)
     for gpu in gpus.GPUS:
         lines = (
-            "Model: \t\t %s" % gpus.NAME, "IRQ:   \t\t %d" % (120 + gpu.index), "GPU UUID: \t %s" % gpu.uuid,
-            "Video BIOS: \t 98.02.8d.00.03", "Bus Type: \t PCIe", "DMA Size: \t 52 bits", "DMA Mask: \t 0xfffffffffffff",
-            "Bus Location: \t 0000:%02x:00.0" % gpu.bus, "Device Minor: \t %d" % gpu.index,
-            "GPU Firmware: \t %s" % gpus.DRIVER, "GPU Excluded:\t No", "",
+            f"Model: \t\t {gpus.NAME}",
+            "IRQ:   \t\t %d" % (120 + gpu.index),
+            f"GPU UUID: \t {gpu.uuid}",
+            "Video BIOS: \t 98.02.8d.00.03",
+            "Bus Type: \t PCIe",
+            "DMA Size: \t 52 bits",
+            "DMA Mask: \t 0xfffffffffffff",
+            f"Bus Location: \t 0000:{gpu.bus:02x}:00.0",
+            "Device Minor: \t %d" % gpu.index,
+            f"GPU Firmware: \t {gpus.DRIVER}",
+            "GPU Excluded:\t No",
+            "",
         )
-        _write(PROC + "/nvidia/gpus/0000:%02x:00.0/information" % gpu.bus, "\n".join(lines))
+        _write(PROC + f"/nvidia/gpus/0000:{gpu.bus:02x}:00.0/information", "\n".join(lines))
     if not gpus.loaded():
         subprocess.run(["mount", "--bind", PROC, "/proc/driver"], check=True)
     if gpus.is_hypervisor():

@@ -41,7 +41,7 @@ class Gpu:
     def __init__(self, index):
         self.index = index
         self.bus = BUSES[index]
-        self.bus_id = "00000000:%02X:00.0" % self.bus
+        self.bus_id = f"00000000:{self.bus:02X}:00.0"
         self.uuid = "GPU-5d0b9e50-12c0-4ab5-9d7e-0000000000%02x" % (0xB0 + index)
         self.numa = index // 4
 
@@ -90,17 +90,17 @@ def _namespaces():
         if not entry.isdigit():
             continue
         try:
-            with open("/proc/%s/status" % entry, encoding="utf-8", errors="replace") as handle:
+            with open(f"/proc/{entry}/status", encoding="utf-8", errors="replace") as handle:
                 inside = next((line.split()[1:] for line in handle if line.startswith("NSpid:")), [])
             if len(inside) < 2:
                 continue
-            namespace = os.stat("/proc/%s/ns/pid" % entry).st_ino
+            namespace = os.stat(f"/proc/{entry}/ns/pid").st_ino
         except OSError:
             continue
         space = found.setdefault(namespace, {"namespace": namespace, "root": None, "pids": {}})
         space["pids"][int(inside[-1])] = int(entry)
         if inside[-1] == "1":
-            space["root"] = "/proc/%s/root" % entry
+            space["root"] = f"/proc/{entry}/root"
     return [space for space in found.values() if space["root"]]
 
 
@@ -122,7 +122,13 @@ def local_holders():
 
 def _row(holder, pid, namespace, inner):
     gpus = {int(index): int(mib) for index, mib in holder["gpus"].items()}
-    return {"pid": pid, "name": str(holder.get("name", "python3")), "gpus": gpus, "namespace": namespace, "inner": inner}
+    return {
+        "pid": pid,
+        "name": str(holder.get("name", "python3")),
+        "gpus": gpus,
+        "namespace": namespace,
+        "inner": inner,
+    }
 
 
 def stuck():

@@ -44,23 +44,37 @@ def main(vmid):
         node = settings[key].split(",")[0]
         node = pve.options(settings[key]).get("path", node)
         if not os.path.exists(node):
-            sys.exit("Device %s does not exist" % node)
+            sys.exit(f"Device {node} does not exist")
         binds.append("--bind=" + node)
     for key in sorted(key for key in settings if key.startswith("mp")):
         mount = pve.options(settings[key])
         kind = "--bind-ro" if mount.get("ro") == "1" else "--bind"
-        binds.append("%s=%s:%s" % (kind, mount[""], mount["mp"]))
+        binds.append("{}={}:{}".format(kind, mount[""], mount["mp"]))
     if os.path.exists(gpus.SOCKET):
         binds.append("--bind=" + os.path.dirname(gpus.SOCKET))
     disk = "%s/%d" % (pve.DISKS, vmid)
     with open("/var/lib/sglang-lab/lower.%d" % vmid, encoding="utf-8") as handle:
         lower = handle.read().strip()
-    layers = "lowerdir=%s,upperdir=%s/upper,workdir=%s/work" % (lower, disk, disk)
+    layers = f"lowerdir={lower},upperdir={disk}/upper,workdir={disk}/work"
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, disk + "/root"], check=True)
     namespace = _network(vmid, pve.options(settings["net0"]))
-    argv = ["systemd-nspawn", "--quiet", "--directory=%s/root" % disk, "--machine=ct%d" % vmid,
-            "--hostname=" + settings["hostname"], "--register=no", "--keep-unit", "--boot", "--console=pipe",
-            "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--network-namespace-path=" + namespace, *binds]
+    argv = [
+        "systemd-nspawn",
+        "--quiet",
+        f"--directory={disk}/root",
+        "--machine=ct%d" % vmid,
+        "--hostname=" + settings["hostname"],
+        "--register=no",
+        "--keep-unit",
+        "--boot",
+        "--console=pipe",
+        "--resolv-conf=off",
+        "--timezone=off",
+        "--link-journal=no",
+        "--tmpfs=/dev/shm:mode=1777,size=64g",  # nspawn's own limit is 10 % of the memory, LXC's is half of it
+        "--network-namespace-path=" + namespace,
+        *binds,
+    ]
     os.execvp(argv[0], argv)
 
 

@@ -46,7 +46,7 @@ def write(folder, vmid, settings):
     """Write settings sorted by key, as PVE does."""
     path = "%s/%d.conf" % (folder, vmid)
     with open(path + ".tmp", "w", encoding="utf-8") as handle:
-        handle.writelines("%s: %s\n" % (key.strip(), settings[key]) for key in sorted(settings))
+        handle.writelines(f"{key.strip()}: {settings[key]}\n" for key in sorted(settings))
     os.chmod(path + ".tmp", 0o640)
     os.replace(path + ".tmp", path)
 
@@ -67,18 +67,20 @@ def unit(vmid):
 
 def leader(vmid):
     """Process id, seen from here, of the init of a running container; None when it does not run."""
-    shown = subprocess.run(["systemctl", "show", "-P", "MainPID", unit(vmid)], capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        ["systemctl", "show", "-P", "MainPID", unit(vmid)], capture_output=True, text=True, check=False
+    )
     main = shown.stdout.strip()
     if main in ("", "0"):
         return None
     try:
-        with open("/proc/%s/task/%s/children" % (main, main), encoding="utf-8") as handle:
+        with open(f"/proc/{main}/task/{main}/children", encoding="utf-8") as handle:
             children = handle.read().split()
     except OSError:
         return None
     for child in children:
         try:
-            with open("/proc/%s/status" % child, encoding="utf-8") as handle:
+            with open(f"/proc/{child}/status", encoding="utf-8") as handle:
                 if any(line.startswith("NSpid:") and line.split()[-1] == "1" for line in handle):
                     return int(child)
         except OSError:

@@ -24,33 +24,80 @@ def _row(gpu, used):
     """Values of a card by query field; a tuple is (number, unit)."""
     busy = used > 0
     return {
-        "index": gpu.index, "name": gpus.NAME, "gpu_name": gpus.NAME, "uuid": gpu.uuid, "gpu_uuid": gpu.uuid,
-        "serial": "179442500%04d" % gpu.index, "count": len(gpus.visible()), "timestamp": _now("%Y/%m/%d %H:%M:%S.%f")[:-3],
-        "pci.bus_id": gpu.bus_id, "gpu_bus_id": gpu.bus_id, "pci.domain": "0x0000", "pci.bus": "0x%02X" % gpu.bus,
-        "pci.device": "0x00", "pci.device_id": "0x2BB510DE", "pci.sub_device_id": "0x204E10DE",
-        "memory.total": (gpus.MEMORY_MIB, "MiB"), "memory.reserved": (gpus.RESERVED_MIB, "MiB"),
-        "memory.used": (used, "MiB"), "memory.free": (max(gpus.MEMORY_MIB - gpus.RESERVED_MIB - used, 0), "MiB"),
-        "utilization.gpu": (0, "%"), "utilization.memory": (0, "%"),
-        "temperature.gpu": 38 if busy else 29, "temperature.memory": "N/A", "fan.speed": "[N/A]",
-        "power.draw": ("%.2f" % (82.4 if busy else 31.87), "W"), "power.draw.average": ("%.2f" % 31.87, "W"),
-        "power.draw.instant": ("%.2f" % 31.92, "W"), "power.limit": ("%.2f" % gpus.POWER_LIMIT_W, "W"),
-        "enforced.power.limit": ("%.2f" % gpus.POWER_LIMIT_W, "W"), "power.default_limit": ("%.2f" % 600.0, "W"),
-        "power.max_limit": ("%.2f" % 600.0, "W"), "power.min_limit": ("%.2f" % 300.0, "W"), "power.management": "Enabled",
-        "compute_cap": gpus.COMPUTE_CAP, "driver_version": gpus.DRIVER, "vbios_version": "98.02.8D.00.03",
-        "pcie.link.gen.current": 5 if busy else 1, "pcie.link.gen.max": 5, "pcie.link.gen.gpucurrent": 5 if busy else 1,
-        "pcie.link.gen.gpumax": 5, "pcie.link.gen.hostmax": 5, "pcie.link.width.current": 16, "pcie.link.width.max": 16,
-        "persistence_mode": "Enabled", "compute_mode": "Default", "mig.mode.current": "Disabled", "mig.mode.pending": "Disabled",
-        "display_active": "Disabled", "display_mode": "Disabled", "display_attached": "No", "addressing_mode": "HMM",
-        "ecc.mode.current": "Enabled", "ecc.mode.pending": "Enabled", "pstate": "P0" if busy else "P8",
-        "ecc.errors.uncorrected.volatile.total": 0, "ecc.errors.corrected.volatile.total": 0,
-        "ecc.errors.uncorrected.aggregate.total": 0, "ecc.errors.corrected.aggregate.total": 0,
-        "retired_pages.pending": "[N/A]", "gpu_recovery_action": "None", "gpu_operation_mode.current": "[N/A]",
-        "clocks.current.sm": (2430 if busy else 180, "MHz"), "clocks.sm": (2430 if busy else 180, "MHz"),
-        "clocks.current.graphics": (2430 if busy else 180, "MHz"), "clocks.gr": (2430 if busy else 180, "MHz"),
-        "clocks.current.memory": (12481 if busy else 405, "MHz"), "clocks.mem": (12481 if busy else 405, "MHz"),
-        "clocks.max.sm": (2430, "MHz"), "clocks.max.graphics": (2430, "MHz"), "clocks.max.memory": (12481, "MHz"),
-        "clocks_throttle_reasons.active": "0x0000000000000001", "clocks_event_reasons.active": "0x0000000000000001",
-        "accounting.mode": "Disabled", "inforom.img": "G153.0200.00.05",
+        "index": gpu.index,
+        "name": gpus.NAME,
+        "gpu_name": gpus.NAME,
+        "uuid": gpu.uuid,
+        "gpu_uuid": gpu.uuid,
+        "serial": "179442500%04d" % gpu.index,
+        "count": len(gpus.visible()),
+        "timestamp": _now("%Y/%m/%d %H:%M:%S.%f")[:-3],
+        "pci.bus_id": gpu.bus_id,
+        "gpu_bus_id": gpu.bus_id,
+        "pci.domain": "0x0000",
+        "pci.bus": f"0x{gpu.bus:02X}",
+        "pci.device": "0x00",
+        "pci.device_id": "0x2BB510DE",
+        "pci.sub_device_id": "0x204E10DE",
+        "memory.total": (gpus.MEMORY_MIB, "MiB"),
+        "memory.reserved": (gpus.RESERVED_MIB, "MiB"),
+        "memory.used": (used, "MiB"),
+        "memory.free": (max(gpus.MEMORY_MIB - gpus.RESERVED_MIB - used, 0), "MiB"),
+        "utilization.gpu": (0, "%"),
+        "utilization.memory": (0, "%"),
+        "temperature.gpu": 38 if busy else 29,
+        "temperature.memory": "N/A",
+        "fan.speed": "[N/A]",
+        "power.draw": ("%.2f" % (82.4 if busy else 31.87), "W"),
+        "power.draw.average": (f"{31.87:.2f}", "W"),
+        "power.draw.instant": (f"{31.92:.2f}", "W"),
+        "power.limit": (f"{gpus.POWER_LIMIT_W:.2f}", "W"),
+        "enforced.power.limit": (f"{gpus.POWER_LIMIT_W:.2f}", "W"),
+        "power.default_limit": (f"{600.0:.2f}", "W"),
+        "power.max_limit": (f"{600.0:.2f}", "W"),
+        "power.min_limit": (f"{300.0:.2f}", "W"),
+        "power.management": "Enabled",
+        "compute_cap": gpus.COMPUTE_CAP,
+        "driver_version": gpus.DRIVER,
+        "vbios_version": "98.02.8D.00.03",
+        "pcie.link.gen.current": 5 if busy else 1,
+        "pcie.link.gen.max": 5,
+        "pcie.link.gen.gpucurrent": 5 if busy else 1,
+        "pcie.link.gen.gpumax": 5,
+        "pcie.link.gen.hostmax": 5,
+        "pcie.link.width.current": 16,
+        "pcie.link.width.max": 16,
+        "persistence_mode": "Enabled",
+        "compute_mode": "Default",
+        "mig.mode.current": "Disabled",
+        "mig.mode.pending": "Disabled",
+        "display_active": "Disabled",
+        "display_mode": "Disabled",
+        "display_attached": "No",
+        "addressing_mode": "HMM",
+        "ecc.mode.current": "Enabled",
+        "ecc.mode.pending": "Enabled",
+        "pstate": "P0" if busy else "P8",
+        "ecc.errors.uncorrected.volatile.total": 0,
+        "ecc.errors.corrected.volatile.total": 0,
+        "ecc.errors.uncorrected.aggregate.total": 0,
+        "ecc.errors.corrected.aggregate.total": 0,
+        "retired_pages.pending": "[N/A]",
+        "gpu_recovery_action": "None",
+        "gpu_operation_mode.current": "[N/A]",
+        "clocks.current.sm": (2430 if busy else 180, "MHz"),
+        "clocks.sm": (2430 if busy else 180, "MHz"),
+        "clocks.current.graphics": (2430 if busy else 180, "MHz"),
+        "clocks.gr": (2430 if busy else 180, "MHz"),
+        "clocks.current.memory": (12481 if busy else 405, "MHz"),
+        "clocks.mem": (12481 if busy else 405, "MHz"),
+        "clocks.max.sm": (2430, "MHz"),
+        "clocks.max.graphics": (2430, "MHz"),
+        "clocks.max.memory": (12481, "MHz"),
+        "clocks_throttle_reasons.active": "0x0000000000000001",
+        "clocks_event_reasons.active": "0x0000000000000001",
+        "accounting.mode": "Disabled",
+        "inforom.img": "G153.0200.00.05",
     }
 
 
@@ -60,7 +107,7 @@ def _now(form):
 
 def _cell(value, units):
     if isinstance(value, tuple):
-        return "%s %s" % value if units else str(value[0])
+        return "{} {}".format(*value) if units else str(value[0])
     return str(value)
 
 
@@ -68,7 +115,7 @@ def _csv(fields, rows, form):
     """Print rows as nvidia-smi's CSV: a comma and a blank between cells, units in brackets in the header."""
     words = [word.strip() for word in form.split(",")]
     if not words or words[0] != "csv":
-        print('Format "%s" is not valid. Only "csv" is.' % form)
+        print(f'Format "{form}" is not valid. Only "csv" is.')
         return 2
     sample = rows[0] if rows else {}
     if "noheader" not in words:
@@ -84,7 +131,7 @@ _APP_UNITS = {"used_gpu_memory": "MiB", "used_memory": "MiB"}
 def _title(field, sample):
     value = sample.get(field)
     unit = value[1] if isinstance(value, tuple) else _APP_UNITS.get(field)
-    return "%s [%s]" % (field, unit) if unit else field
+    return f"{field} [{unit}]" if unit else field
 
 
 def _select(cards, wanted):
@@ -92,8 +139,14 @@ def _select(cards, wanted):
         return cards
     chosen = []
     for word in wanted.split(","):
-        match = [gpu for gpu in cards if word in (str(gpu.index), gpu.uuid) or word.lower() in gpu.bus_id.lower().split("00000000:")]
-        match = match or [gpu for gpu in cards if word.lower().removeprefix("0000:") == gpu.bus_id.lower().removeprefix("00000000:")]
+        match = [
+            gpu
+            for gpu in cards
+            if word in (str(gpu.index), gpu.uuid) or word.lower() in gpu.bus_id.lower().split("00000000:")
+        ]
+        match = match or [
+            gpu for gpu in cards if word.lower().removeprefix("0000:") == gpu.bus_id.lower().removeprefix("00000000:")
+        ]
         if not match:
             print("No devices were found")
             raise SystemExit(6)
@@ -106,7 +159,7 @@ def _query_gpu(fields, cards, form):
     rows = [_row(gpu, state["used"][gpu.index]) for gpu in cards]
     for field in fields:
         if field not in _row(gpus.GPUS[0], 0):
-            print('Field "%s" is not a valid field to query.\n' % field)
+            print(f'Field "{field}" is not a valid field to query.\n')
             return 2
     return _csv(fields, rows, form)
 
@@ -117,15 +170,35 @@ def _query_apps(fields, cards, form):
         for gpu in cards:
             mib = process["gpus"].get(gpu.index)
             if mib:
-                rows.append({
-                    "pid": process["pid"], "process_name": process["name"], "name": process["name"],
-                    "used_gpu_memory": (mib, "MiB"), "used_memory": (mib, "MiB"), "gpu_uuid": gpu.uuid, "gpu_name": gpus.NAME,
-                    "gpu_bus_id": gpu.bus_id, "timestamp": _now("%Y/%m/%d %H:%M:%S.%f")[:-3], "gpu_serial": "179442500%04d" % gpu.index,
-                })
-    known = ("pid", "process_name", "name", "used_gpu_memory", "used_memory", "gpu_uuid", "gpu_name", "gpu_bus_id", "timestamp", "gpu_serial")
+                rows.append(
+                    {
+                        "pid": process["pid"],
+                        "process_name": process["name"],
+                        "name": process["name"],
+                        "used_gpu_memory": (mib, "MiB"),
+                        "used_memory": (mib, "MiB"),
+                        "gpu_uuid": gpu.uuid,
+                        "gpu_name": gpus.NAME,
+                        "gpu_bus_id": gpu.bus_id,
+                        "timestamp": _now("%Y/%m/%d %H:%M:%S.%f")[:-3],
+                        "gpu_serial": "179442500%04d" % gpu.index,
+                    }
+                )
+    known = (
+        "pid",
+        "process_name",
+        "name",
+        "used_gpu_memory",
+        "used_memory",
+        "gpu_uuid",
+        "gpu_name",
+        "gpu_bus_id",
+        "timestamp",
+        "gpu_serial",
+    )
     for field in fields:
         if field not in known:
-            print('Field "%s" is not a valid field to query.\n' % field)
+            print(f'Field "{field}" is not a valid field to query.\n')
             return 2
     rows.sort(key=lambda row: (row["gpu_bus_id"], row["pid"]))
     return _csv(fields, rows, form)
@@ -136,7 +209,11 @@ def _topology(cards):
     print("\t".join([*head, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID\x1b[0m"]))
     for row in cards:
         cells = [" X " if row is column else "NODE" if row.numa == column.numa else "SYS" for column in cards]
-        print("\t".join(["GPU%d" % row.index, *cells, "%d-%d" % (row.numa * 64, row.numa * 64 + 63), "%d\t" % row.numa, "N/A"]))
+        print(
+            "\t".join(
+                ["GPU%d" % row.index, *cells, "%d-%d" % (row.numa * 64, row.numa * 64 + 63), "%d\t" % row.numa, "N/A"]
+            )
+        )
     print("""
 Legend:
 
@@ -166,13 +243,17 @@ def _full(cards):
     for gpu in cards:
         used = state["used"][gpu.index]
         row = _row(gpu, used)
-        print("GPU %s" % gpu.bus_id)
+        print(f"GPU {gpu.bus_id}")
         for key, value in _sections(gpu, row, used):
             line(1 + key.count("/"), key.rpartition("/")[2], value)
         holders = [process for process in state["processes"] if process["gpus"].get(gpu.index)]
         line(1, "Processes", None if holders else "None")
         for process in holders:
-            for key, value in (("GPU instance ID", "N/A"), ("Compute instance ID", "N/A"), ("Process ID", process["pid"])):
+            for key, value in (
+                ("GPU instance ID", "N/A"),
+                ("Compute instance ID", "N/A"),
+                ("Process ID", process["pid"]),
+            ):
                 line(2 if key != "Process ID" else 2, key, value)
             line(3, "Type", "C")
             line(3, "Name", process["name"])
@@ -187,37 +268,111 @@ def _sections(gpu, row, used):
     """The lines of -q that readers look for, in the capture's order; `/` in a key is one step of indentation."""
     mib = "%d MiB"
     return [
-        ("Product Name", gpus.NAME), ("Product Brand", "NVIDIA RTX"), ("Product Architecture", "Blackwell"),
-        ("Display Mode", "Requested functionality has been deprecated"), ("Display Attached", "No"), ("Display Active", "Disabled"),
-        ("Persistence Mode", "Enabled"), ("Addressing Mode", "HMM"), ("MIG Mode", None), ("/Current", "Disabled"),
-        ("/Pending", "Disabled"), ("Accounting Mode", "Disabled"), ("Accounting Mode Buffer Size", 4000), ("Driver Model", None),
-        ("/Current", "N/A"), ("/Pending", "N/A"), ("Serial Number", row["serial"]), ("GPU UUID", gpu.uuid),
-        ("Minor Number", gpu.index), ("VBIOS Version", row["vbios_version"]), ("MultiGPU Board", "No"),
-        ("Board ID", "0x%x" % (gpu.bus << 8)), ("Board Part Number", "900-2G153-0000-000"), ("GPU Part Number", "2BB5-895-A1"),
-        ("GPU Virtualization Mode", None), ("/Virtualization Mode", "None"), ("/Host VGPU Mode", "N/A"),
-        ("GPU Recovery Action", "None"), ("GSP Firmware Version", gpus.DRIVER),
-        ("PCI", None), ("/Bus", "0x%02X" % gpu.bus), ("/Device", "0x00"), ("/Domain", "0x0000"), ("/Device Id", "0x2BB510DE"),
-        ("/Bus Id", gpu.bus_id), ("/Sub System Id", "0x204E10DE"), ("/GPU Link Info", None), ("//PCIe Generation", None),
-        ("///Max", 5), ("///Current", row["pcie.link.gen.current"]), ("///Device Current", row["pcie.link.gen.current"]),
-        ("///Device Max", 5), ("///Host Max", 5), ("//Link Width", None), ("///Max", "16x"), ("///Current", "16x"),
-        ("/Replays Since Reset", 0), ("/Replay Number Rollovers", 0), ("Fan Speed", "N/A"), ("Performance State", row["pstate"]),
-        ("Clocks Event Reasons", None), ("/Idle", "Not Active" if used else "Active"), ("/SW Power Cap", "Not Active"),
-        ("/HW Slowdown", "Not Active"), ("//HW Thermal Slowdown", "Not Active"), ("//HW Power Brake Slowdown", "Not Active"),
-        ("FB Memory Usage", None), ("/Total", mib % gpus.MEMORY_MIB), ("/Reserved", mib % gpus.RESERVED_MIB),
-        ("/Used", mib % used), ("/Free", mib % row["memory.free"][0]),
-        ("BAR1 Memory Usage", None), ("/Total", mib % 131072), ("/Used", mib % 1), ("/Free", mib % 131071),
-        ("Compute Mode", "Default"), ("Utilization", None), ("/GPU", "0 %"), ("/Memory", "0 %"), ("/Encoder", "0 %"), ("/Decoder", "0 %"),
-        ("ECC Mode", None), ("/Current", "Enabled"), ("/Pending", "Enabled"), ("ECC Errors", None), ("/Volatile", None),
-        ("//SRAM Correctable", 0), ("//SRAM Uncorrectable Parity", 0), ("//SRAM Uncorrectable SEC-DED", 0),
-        ("//DRAM Correctable", 0), ("//DRAM Uncorrectable", 0), ("/Channel Repair Pending", "No"), ("/TPC Repair Pending", "No"),
-        ("Remapped Rows", None), ("/Correctable Error", 0), ("/Uncorrectable Error", 0), ("/Pending", "No"),
+        ("Product Name", gpus.NAME),
+        ("Product Brand", "NVIDIA RTX"),
+        ("Product Architecture", "Blackwell"),
+        ("Display Mode", "Requested functionality has been deprecated"),
+        ("Display Attached", "No"),
+        ("Display Active", "Disabled"),
+        ("Persistence Mode", "Enabled"),
+        ("Addressing Mode", "HMM"),
+        ("MIG Mode", None),
+        ("/Current", "Disabled"),
+        ("/Pending", "Disabled"),
+        ("Accounting Mode", "Disabled"),
+        ("Accounting Mode Buffer Size", 4000),
+        ("Driver Model", None),
+        ("/Current", "N/A"),
+        ("/Pending", "N/A"),
+        ("Serial Number", row["serial"]),
+        ("GPU UUID", gpu.uuid),
+        ("Minor Number", gpu.index),
+        ("VBIOS Version", row["vbios_version"]),
+        ("MultiGPU Board", "No"),
+        ("Board ID", "0x%x" % (gpu.bus << 8)),
+        ("Board Part Number", "900-2G153-0000-000"),
+        ("GPU Part Number", "2BB5-895-A1"),
+        ("GPU Virtualization Mode", None),
+        ("/Virtualization Mode", "None"),
+        ("/Host VGPU Mode", "N/A"),
+        ("GPU Recovery Action", "None"),
+        ("GSP Firmware Version", gpus.DRIVER),
+        ("PCI", None),
+        ("/Bus", f"0x{gpu.bus:02X}"),
+        ("/Device", "0x00"),
+        ("/Domain", "0x0000"),
+        ("/Device Id", "0x2BB510DE"),
+        ("/Bus Id", gpu.bus_id),
+        ("/Sub System Id", "0x204E10DE"),
+        ("/GPU Link Info", None),
+        ("//PCIe Generation", None),
+        ("///Max", 5),
+        ("///Current", row["pcie.link.gen.current"]),
+        ("///Device Current", row["pcie.link.gen.current"]),
+        ("///Device Max", 5),
+        ("///Host Max", 5),
+        ("//Link Width", None),
+        ("///Max", "16x"),
+        ("///Current", "16x"),
+        ("/Replays Since Reset", 0),
+        ("/Replay Number Rollovers", 0),
+        ("Fan Speed", "N/A"),
+        ("Performance State", row["pstate"]),
+        ("Clocks Event Reasons", None),
+        ("/Idle", "Not Active" if used else "Active"),
+        ("/SW Power Cap", "Not Active"),
+        ("/HW Slowdown", "Not Active"),
+        ("//HW Thermal Slowdown", "Not Active"),
+        ("//HW Power Brake Slowdown", "Not Active"),
+        ("FB Memory Usage", None),
+        ("/Total", mib % gpus.MEMORY_MIB),
+        ("/Reserved", mib % gpus.RESERVED_MIB),
+        ("/Used", mib % used),
+        ("/Free", mib % row["memory.free"][0]),
+        ("BAR1 Memory Usage", None),
+        ("/Total", mib % 131072),
+        ("/Used", mib % 1),
+        ("/Free", mib % 131071),
+        ("Compute Mode", "Default"),
+        ("Utilization", None),
+        ("/GPU", "0 %"),
+        ("/Memory", "0 %"),
+        ("/Encoder", "0 %"),
+        ("/Decoder", "0 %"),
+        ("ECC Mode", None),
+        ("/Current", "Enabled"),
+        ("/Pending", "Enabled"),
+        ("ECC Errors", None),
+        ("/Volatile", None),
+        ("//SRAM Correctable", 0),
+        ("//SRAM Uncorrectable Parity", 0),
+        ("//SRAM Uncorrectable SEC-DED", 0),
+        ("//DRAM Correctable", 0),
+        ("//DRAM Uncorrectable", 0),
+        ("/Channel Repair Pending", "No"),
+        ("/TPC Repair Pending", "No"),
+        ("Remapped Rows", None),
+        ("/Correctable Error", 0),
+        ("/Uncorrectable Error", 0),
+        ("/Pending", "No"),
         ("/Remapping Failure Occurred", "No"),
-        ("Temperature", None), ("/GPU Current Temp", "%d C" % row["temperature.gpu"]), ("/GPU T.Limit Temp", "60 C"),
-        ("GPU Power Readings", None), ("/Average Power Draw", "%s W" % row["power.draw"][0]),
-        ("/Current Power Limit", "600.00 W"), ("/Requested Power Limit", "600.00 W"), ("/Default Power Limit", "600.00 W"),
-        ("/Min Power Limit", "300.00 W"), ("/Max Power Limit", "600.00 W"),
-        ("Clocks", None), ("/Graphics", "%d MHz" % row["clocks.gr"][0]), ("/SM", "%d MHz" % row["clocks.sm"][0]),
-        ("/Memory", "%d MHz" % row["clocks.mem"][0]), ("Max Clocks", None), ("/Graphics", "2430 MHz"), ("/SM", "2430 MHz"),
+        ("Temperature", None),
+        ("/GPU Current Temp", "%d C" % row["temperature.gpu"]),
+        ("/GPU T.Limit Temp", "60 C"),
+        ("GPU Power Readings", None),
+        ("/Average Power Draw", "{} W".format(row["power.draw"][0])),
+        ("/Current Power Limit", "600.00 W"),
+        ("/Requested Power Limit", "600.00 W"),
+        ("/Default Power Limit", "600.00 W"),
+        ("/Min Power Limit", "300.00 W"),
+        ("/Max Power Limit", "600.00 W"),
+        ("Clocks", None),
+        ("/Graphics", "%d MHz" % row["clocks.gr"][0]),
+        ("/SM", "%d MHz" % row["clocks.sm"][0]),
+        ("/Memory", "%d MHz" % row["clocks.mem"][0]),
+        ("Max Clocks", None),
+        ("/Graphics", "2430 MHz"),
+        ("/SM", "2430 MHz"),
         ("/Memory", "12481 MHz"),
     ]
 
@@ -225,15 +380,19 @@ def _sections(gpu, row, used):
 def _reset(cards):
     """Give stuck memory back; refuse, as the driver does, in a container, without root and while a process holds the card."""
     if os.geteuid() != 0 or not gpus.is_hypervisor():
-        print("Unable to reset GPUs because one of them is in use or you lack the permission.\nInsufficient permissions")
+        print(
+            "Unable to reset GPUs because one of them is in use or you lack the permission.\nInsufficient permissions"
+        )
         return 4
     state, left = gpus.state(), gpus.stuck()
     for gpu in cards:
         if any(process["gpus"].get(gpu.index) for process in state["processes"]):
-            print("GPU %s is currently in use by one or more processes. Please end them before the reset.\n" % gpu.bus_id)
+            print(
+                f"GPU {gpu.bus_id} is currently in use by one or more processes. Please end them before the reset.\n"
+            )
             return 3
         left.pop(gpu.index, None)
-        print("GPU %s was successfully reset." % gpu.bus_id)
+        print(f"GPU {gpu.bus_id} was successfully reset.")
     with open(gpus.STUCK, "w", encoding="utf-8") as handle:
         json.dump(left, handle)
     print("All done.")
@@ -253,10 +412,14 @@ def _table(cards):
     print("|=========================================+========================+======================|")
     for gpu in cards:
         row = _row(gpu, state["used"][gpu.index])
-        print("| %3d  %-28s  On  |   %16s Off |                    0 |" % (gpu.index, gpus.NAME[:26] + "...", gpu.bus_id))
-        watts = "%3.0fW /  %3.0fW" % (float(row["power.draw"][0]), gpus.POWER_LIMIT_W)
-        print("| N/A  %3dC    %s    %22s | %6dMiB /  %6dMiB |      0%%      Default |" % (
-            row["temperature.gpu"], row["pstate"], watts, row["memory.used"][0], gpus.MEMORY_MIB))
+        print(
+            "| %3d  %-28s  On  |   %16s Off |                    0 |" % (gpu.index, gpus.NAME[:26] + "...", gpu.bus_id)
+        )
+        watts = "{:3.0f}W /  {:3.0f}W".format(float(row["power.draw"][0]), gpus.POWER_LIMIT_W)
+        print(
+            "| N/A  %3dC    %s    %22s | %6dMiB /  %6dMiB |      0%%      Default |"
+            % (row["temperature.gpu"], row["pstate"], watts, row["memory.used"][0], gpus.MEMORY_MIB)
+        )
         print("|                                         |                        |             Disabled |")
         print(rule)
     print("\n+-----------------------------------------------------------------------------------------+")
@@ -266,7 +429,9 @@ def _table(cards):
     print("|=========================================================================================|")
     lines = [(index, process, mib) for process in state["processes"] for index, mib in sorted(process["gpus"].items())]
     for index, process, mib in sorted(lines, key=lambda item: (item[0], item[1]["pid"])):
-        print("| %4d   N/A  N/A     %12d      C   %-30s   %8dMiB |" % (index, process["pid"], process["name"][:30], mib))
+        print(
+            "| %4d   N/A  N/A     %12d      C   %-30s   %8dMiB |" % (index, process["pid"], process["name"][:30], mib)
+        )
     if not lines:
         print("|  No running processes found                                                             |")
     print("+-----------------------------------------------------------------------------------------+")
@@ -304,7 +469,16 @@ def main(argv):
     return _table(cards)
 
 
-_SHORT = {"-L": "list-gpus", "-q": "query", "-r": "gpu-reset", "-m": "matrix", "-i": "id", "-pm": "persistence-mode", "-d": "display", "-pl": "power-limit"}
+_SHORT = {
+    "-L": "list-gpus",
+    "-q": "query",
+    "-r": "gpu-reset",
+    "-m": "matrix",
+    "-i": "id",
+    "-pm": "persistence-mode",
+    "-d": "display",
+    "-pl": "power-limit",
+}
 _VALUED = ("id", "persistence-mode", "display", "power-limit", "format", "query-gpu", "query-compute-apps")
 
 
@@ -318,7 +492,7 @@ def _parse(argv):
         name, equals, value = word.partition("=")
         name = _SHORT.get(name, name.lstrip("-"))
         if name not in (*_VALUED, *_SHORT.values()):
-            print("ERROR: Option %s is not recognized. Please run 'nvidia-smi -h'.\n" % word)
+            print(f"ERROR: Option {word} is not recognized. Please run 'nvidia-smi -h'.\n")
             raise SystemExit(2)
         if name in _VALUED and not equals:
             value = rest.pop(0) if rest else ""
