@@ -49,7 +49,7 @@ def read(
     facts.update(_nvidia(host))
     facts["kernel"] = _kernel(host)
     facts["driver"] = _driver(host)
-    facts["device_nodes"] = _nodes(host)
+    facts["device_nodes"] = device_nodes(host)
     facts["pci"] = _pci(host, facts["gpus"])
     if any(card["bar1_mib"] is None for card in facts["gpus"]):
         _rc, out, _err = host.run(facts["smi"]["path"], "-q", "-d", "MEMORY")
@@ -105,7 +105,8 @@ def _driver(host: Host) -> dict[str, t.Any]:
     }
 
 
-def _nodes(host: Host) -> list[dict[str, t.Any]]:
+def device_nodes(host: Host) -> list[dict[str, t.Any]]:
+    """The nodes /dev/nvidia* with their numbers, modes and the major that the driver uses now (where /proc tells)."""
     majors = kernel.majors(host.text("/proc/devices"))
     found = []
     for path in host.glob("/dev/nvidia*") + host.glob("/dev/nvidia-caps/*"):
@@ -287,6 +288,17 @@ def kernel_events(host: Host, virtualization: str) -> dict[str, t.Any]:
     if inside:
         found["signs"] = [sign for sign in found["signs"] if "NVRM" in sign["last"] or "GPU" in sign["last"]]
     return {"available": rc == 0 and bool(out.strip()), **found}
+
+
+def fabric(host: Host) -> dict[str, t.Any]:
+    """The part of the facts that the rules about a hypervisor look at: command line, options, PCI, kernel log."""
+    return {
+        "os": _os(host),
+        "gpus": [],
+        "kernel": _kernel(host),
+        "pci": _pci(host, []),
+        "events": kernel_events(host, "none"),
+    }
 
 
 def _base(path: str) -> str:

@@ -275,7 +275,13 @@ disks:
   type: list
   elements: dict
   sample:
-    - {path: /opt/sglang, need_gib: 40.0, mount: /, total_gib: 900.0, free_gib: 612.4, free_inodes: 580000, has_release: true}
+    - path: /opt/sglang
+      need_gib: 40.0
+      mount: /
+      total_gib: 900.0
+      free_gib: 612.4
+      free_inodes: 580000
+      has_release: true
 events:
   description: Xid and other GPU events of this boot; C(available) is false where the log cannot be read.
   returned: always
