@@ -199,7 +199,7 @@ def _prereleases(
     found = []
     for name, package in packages.items():
         entry = asked.get(name, {})
-        # Asked for: by the stack, or by a package that pins exactly this pre-release (uv takes one from others only so).
+        # Asked for: by the stack, or by a package that requires this pre-release (uv takes one from others only so).
         if not is_prerelease(package.version) or entry.get("prerelease") or is_prerelease(entry.get("version") or ""):
             continue
         if name not in asked and package.via:

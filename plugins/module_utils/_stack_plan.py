@@ -67,7 +67,7 @@ def local_part(version: str) -> str:
 
 def is_prerelease(version: str) -> bool:
     """Whether a version is an alpha, beta, candidate or development release."""
-    return bool(re.search(r"(?:\d(?:a|b|rc)\d)|\.dev\d", version.split("+")[0]))
+    return bool(re.search(r"(?:\d(?:a|b|rc)\d)|\.dev\d", version.split("+", maxsplit=1)[0]))
 
 
 def requirement(name: str, asked: t.Mapping[str, t.Any]) -> str:
@@ -236,4 +236,4 @@ def chain(name: str, packages: t.Mapping[str, Package]) -> list[str]:
 
 
 def _requirer(text: str) -> str:
-    return normalize(text.split("(")[0].split("[")[0].strip())
+    return normalize(text.split("(", maxsplit=1)[0].split("[", maxsplit=1)[0].strip())
