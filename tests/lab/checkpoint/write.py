@@ -20,6 +20,7 @@ import shutil
 import struct
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 LAYERS = 60
@@ -237,7 +238,7 @@ def tensors(weights: str, experts: int, scales: str) -> Iterator[Tensor]:
     yield _tensor("lm_head.weight", "BF16", 2, 8)
 
 
-def write_shard(path: str, content: list[Tensor]) -> int:
+def write_shard(path: Path, content: list[Tensor]) -> int:
     """Write one safetensors file and return the bytes of its tensors; the header is padded to 8 bytes as usual."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
@@ -246,14 +247,14 @@ def write_shard(path: str, content: list[Tensor]) -> int:
         offset += len(data)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as handle:
+    with path.open("wb") as handle:
         handle.write(struct.pack("<Q", len(text)) + text)
         for _, _, _, data in content:
             handle.write(data)
     return offset
 
 
-def write_weights(folder: str, weights: str, experts: int, scales: str, shards: int) -> None:
+def write_weights(folder: Path, weights: str, experts: int, scales: str, shards: int) -> None:
     """Write the shards, each about as long as the others, and the index."""
     whole = list(tensors(weights, experts, scales))
     per_shard = -(-len(whole) // shards)
@@ -262,15 +263,15 @@ def write_weights(folder: str, weights: str, experts: int, scales: str, shards: 
     for number in range(shards):
         content = whole[number * per_shard : (number + 1) * per_shard]
         name = f"model-{number + 1:05d}-of-{shards:05d}.safetensors"
-        total += write_shard(os.path.join(folder, name), content)
+        total += write_shard(folder / name, content)
         weight_map.update({tensor[0]: name for tensor in content})
     _write_json(
-        os.path.join(folder, "model.safetensors.index.json"),
+        folder / "model.safetensors.index.json",
         {"metadata": {"total_size": total}, "weight_map": weight_map},
     )
 
 
-def write_tokenizer(folder: str) -> None:
+def write_tokenizer(folder: Path) -> None:
     """The smallest tokenizer files that are valid: bytes as tokens, and a chat template."""
     marks = {"<|endoftext|>": 248044, "<|im_start|>": 248045, "<|im_end|>": 248046}
     added = [
@@ -299,40 +300,39 @@ def write_tokenizer(folder: str) -> None:
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
     settings = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "model_max_length": 262144}
-    _write_json(os.path.join(folder, "tokenizer.json"), tokenizer)
-    _write_json(os.path.join(folder, "tokenizer_config.json"), {**settings, "chat_template": template})
+    _write_json(folder / "tokenizer.json", tokenizer)
+    _write_json(folder / "tokenizer_config.json", {**settings, "chat_template": template})
     _write_json(
-        os.path.join(folder, "generation_config.json"),
+        folder / "generation_config.json",
         {"do_sample": True, "eos_token_id": [248046, 248044], "temperature": 0.6, "top_k": 20, "top_p": 0.95},
     )
 
 
-def _write_json(path: str, content: Any) -> None:
-    with open(path, "w", encoding="utf-8") as handle:
+def _write_json(path: Path, content: Any) -> None:
+    with path.open("w", encoding="utf-8") as handle:
         json.dump(content, handle, indent=4)
         handle.write("\n")
 
 
-def damage(folder: str, kind: str) -> None:
+def damage(folder: Path, kind: str) -> None:
     """Break a written checkpoint in one way."""
-    shards = sorted(name for name in os.listdir(folder) if name.endswith(".safetensors"))
-    last = os.path.join(folder, shards[-1])
+    last = max(folder.glob("*.safetensors"))
     if kind == "truncated-shard":
-        os.truncate(last, os.path.getsize(last) - 64)
+        os.truncate(last, last.stat().st_size - 64)
     elif kind == "missing-shard":
-        os.unlink(last)
+        last.unlink()
     elif kind == "lying-header":
-        with open(last, "r+b") as handle:
+        with last.open("r+b") as handle:
             handle.write(struct.pack("<Q", 1 << 40))
     elif kind == "no-config":
-        os.unlink(os.path.join(folder, "config.json"))
+        (folder / "config.json").unlink()
     elif kind in ("broken-config", "broken-quant"):
-        path = os.path.join(folder, "config.json" if kind == "broken-config" else "hf_quant_config.json")
-        os.truncate(path, os.path.getsize(path) // 2)
+        path = folder / ("config.json" if kind == "broken-config" else "hf_quant_config.json")
+        os.truncate(path, path.stat().st_size // 2)
 
 
 def write(
-    folder: str,
+    folder: Path,
     *,
     weights: str = "NVFP4",
     kv_algo: str = "FP8",
@@ -342,23 +342,23 @@ def write(
     damaged: str = "none",
 ) -> None:
     """Write the checkpoint into `folder`, which appears complete or not at all; an existing one is replaced."""
-    part = f"{folder.rstrip('/')}.part-{os.getpid()}"
+    part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
     shutil.rmtree(part, ignore_errors=True)
-    os.makedirs(part)
-    _write_json(os.path.join(part, "config.json"), config(weights, kv_algo))
+    part.mkdir(parents=True)
+    _write_json(part / "config.json", config(weights, kv_algo))
     if weights != "BF16":
-        _write_json(os.path.join(part, "hf_quant_config.json"), hf_quant_config(weights, kv_algo))
+        _write_json(part / "hf_quant_config.json", hf_quant_config(weights, kv_algo))
     write_weights(part, weights, experts, kv_scales, shards)
     write_tokenizer(part)
     damage(part, damaged)
     shutil.rmtree(folder, ignore_errors=True)
-    os.rename(part, folder)
+    part.rename(folder)
 
 
 def main() -> int:
     """Parse the command line and write."""
     parser = argparse.ArgumentParser(description="Write the lab's checkpoint.")
-    parser.add_argument("folder")
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--weights", choices=("NVFP4", "FP8", "BF16"), default="NVFP4")
     parser.add_argument("--kv-algo", choices=("FP8", "none"), default="FP8", help="what the checkpoint declares")
     parser.add_argument("--kv-scales", choices=SCALES, default="absent")

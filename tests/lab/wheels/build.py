@@ -24,8 +24,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import catalogue  # noqa: E402
-import wheelfile  # noqa: E402
+import catalogue
+import wheelfile
 
 ENGINE = HERE.parent / "engine"
 INDEXES = ("default", "pytorch", "flashinfer")
@@ -138,7 +138,8 @@ def self_test() -> None:
         pip = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", *places]
         subprocess.run([*pip, "sglang==0.5.12.post1", "flashinfer-jit-cache==0.6.11.post1+cu130"], check=True)
         subprocess.run([*pip, "--no-deps", "torch==2.12.0.dev20260307+cu130"], check=True)
-        words = "import torch, flashinfer, sgl_kernel, sglang; print(torch.__version__, flashinfer.__version__, sglang.__version__)"
+        words = "import torch, flashinfer, sgl_kernel, sglang\n"
+        words += "print(torch.__version__, flashinfer.__version__, sglang.__version__)"
         print(subprocess.run([python, "-c", words], check=True, capture_output=True, text=True).stdout.strip())
         print(ask_engine(python, folder))
 

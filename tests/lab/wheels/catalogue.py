@@ -1,4 +1,4 @@
-"""Which wheels the lab's indexes hold: names, versions, tags and requirements of the real ones, cut down to what matters.
+"""Which wheels the lab's indexes hold: names, versions, tags and requirements of the real ones, cut down.
 
 What matters is kept exactly: the pins of torch, FlashInfer and the kernel, the CUDA generation of each torch, tags, the
 index a project is on. The long tail of small requirements is cut to a few; their versions are plausible, no more.
@@ -17,7 +17,7 @@ ANY = "py3-none-any"
 
 @dataclass(frozen=True)
 class Entry:
-    """One version of one project; `source` names a folder under src/ or the engine, `package` an empty import package."""
+    """One version of one project; `source` is a folder under src/ or the engine, `package` an empty import package."""
 
     index: str
     name: str
@@ -43,7 +43,7 @@ class Torch:
 
     @property
     def shown(self) -> str:
-        """torch.__version__: wheels on the default index leave the CUDA tag out of their metadata, not out of the module."""
+        """torch.__version__: on the default index the CUDA tag is left out of the metadata, not out of the module."""
         return self.version if "+" in self.version else f"{self.version}+cu{self.cuda.replace('.', '')}"
 
     @property

@@ -23,21 +23,11 @@ def file_name(name: str, version: str, tag: str) -> str:
     return f"{re.sub(r'[-_.]+', '_', name)}-{version}-{tag}.whl"
 
 
-def metadata(
-    name: str,
-    version: str,
-    requires: Sequence[str],
-    requires_python: str,
-    extras: Sequence[str] = (),
-    summary: str = "",
-) -> str:
+def metadata(name: str, version: str, requires: Sequence[str], requires_python: str) -> str:
     """METADATA; says in its summary that the wheel is a stand-in."""
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines.append(
-        f"Summary: {summary or 'Stand-in for tests, carries the name and the requirements of the real package'}"
-    )
+    lines.append("Summary: Stand-in for tests, carries the name and the requirements of the real package")
     lines.append(f"Requires-Python: {requires_python}")
-    lines += [f"Provides-Extra: {extra}" for extra in extras]
     lines += [f"Requires-Dist: {requirement}" for requirement in requires]
     return "\n".join(lines) + "\n"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 
 
 def main(argv: list[str], *, recommended: bool = False) -> None:
@@ -13,7 +13,7 @@ def main(argv: list[str], *, recommended: bool = False) -> None:
     settings = faults.read()
     if not recommended:
         log.write(
-            f"{os.path.abspath(__file__)}:54: UserWarning: 'python -m sglang.launch_server' is still supported, but "
+            f"{Path(__file__).resolve()}:54: UserWarning: 'python -m sglang.launch_server' is still supported, but "
             "'sglang serve' is the recommended entrypoint.\n  Example: sglang serve --model-path <model> [options]\n"
             "  warnings.warn(\n"
         )

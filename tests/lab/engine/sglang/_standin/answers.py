@@ -16,13 +16,14 @@ CAPITALS = {
     "austria": "Vienna", "poland": "Warsaw", "norway": "Oslo", "sweden": "Stockholm", "finland": "Helsinki",
     "greece": "Athens", "canada": "Ottawa", "egypt": "Cairo", "china": "Beijing", "the united kingdom": "London",
 }  # fmt: skip
-NUMBERS = "zero one two three four five six seven eight nine ten".split()
-WORDS = (
-    "the river runs along quiet hills where small towns keep old bridges and every spring people repair walls plant "
-    "trees open markets read letters count boats follow roads build ovens bake bread share news watch clouds cross "
-    "fields carry water mend nets name stars learn songs draw maps light lamps close doors while rain falls over green "
-    "valleys far from noise with care for what lasts longer than one season"
-).split()
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+SENTENCE = """
+the river runs along quiet hills where small towns keep old bridges and every spring people repair walls plant trees
+open markets read letters count boats follow roads build ovens bake bread share news watch clouds cross fields carry
+water mend nets name stars learn songs draw maps light lamps close doors while rain falls over green valleys far
+from noise with care for what lasts longer than one season
+"""
+WORDS = re.findall(r"\w+", SENTENCE)
 END_TOKEN = 248046
 TOKEN = re.compile(r" ?[^\W\d_]+| ?\d{1,3}|\s+|[^\w\s]|_", re.UNICODE)
 

@@ -1,20 +1,20 @@
 """What the engine takes from a checkpoint folder: geometry, quantization, KV cache algorithm, context length, shards.
 
-Read as SGLang 0.5.12.post1 reads them: if config.json carries a quantization_config, hf_quant_config.json is not opened.
+Read as SGLang 0.5.12.post1 does: if config.json carries a quantization_config, hf_quant_config.json is not opened.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """What memory depends on; layers with linear attention keep a state per request instead of keys and values per token."""
+    """What memory depends on; layers with linear attention keep a state per request, not keys and values per token."""
 
     layers: int
     full_attention_layers: int
@@ -55,16 +55,16 @@ class Checkpoint:
     """config.json, and hf_quant_config.json where the engine reads it."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        with open(os.path.join(path, "config.json"), encoding="utf-8") as handle:
+        self.path = Path(path)
+        with (self.path / "config.json").open(encoding="utf-8") as handle:
             self.config: dict[str, Any] = json.load(handle)
         self.text: dict[str, Any] = {**self.config, **self.config.get("text_config", {})}
         self.quant: dict[str, Any] = {}
         inline = self.config.get("quantization_config")
         if isinstance(inline, dict):
             self.quant = inline
-        elif os.path.exists(os.path.join(path, "hf_quant_config.json")):
-            with open(os.path.join(path, "hf_quant_config.json"), encoding="utf-8") as handle:
+        elif (self.path / "hf_quant_config.json").exists():
+            with (self.path / "hf_quant_config.json").open(encoding="utf-8") as handle:
                 self.quant = json.load(handle).get("quantization", {})
 
     @property
@@ -103,7 +103,7 @@ class Checkpoint:
         return str(algo).upper() if algo else None
 
     def geometry(self) -> Geometry:
-        """Collect the numbers; layers count as full attention by layer_types, else by the interval, else all of them."""
+        """Collect the numbers; layers have full attention by layer_types, else by the interval, else all of them."""
         text = self.text
         layers = int(text["num_hidden_layers"])
         heads = int(text["num_attention_heads"])
@@ -142,27 +142,27 @@ class Checkpoint:
         attention = layers * 4 * hidden * hidden * 2
         return int(moe + attention + 2 * int(text.get("vocab_size", 32000)) * hidden * 2)
 
-    def shards(self) -> list[str]:
+    def shards(self) -> list[Path]:
         """Return the paths of the safetensors shards, from the index if there is one."""
-        index = os.path.join(self.path, "model.safetensors.index.json")
-        if os.path.exists(index):
-            with open(index, encoding="utf-8") as handle:
+        index = self.path / "model.safetensors.index.json"
+        if index.exists():
+            with index.open(encoding="utf-8") as handle:
                 names = sorted(set(json.load(handle)["weight_map"].values()))
         else:
-            names = sorted(name for name in os.listdir(self.path) if name.endswith(".safetensors"))
-        return [os.path.join(self.path, name) for name in names]
+            return sorted(self.path.glob("*.safetensors"))
+        return [self.path / name for name in names]
 
 
 class SafetensorError(Exception):
     """Carries the wording of the real library's error."""
 
 
-def check_shard(path: str) -> None:
+def check_shard(path: Path) -> None:
     """Open a shard as the loader does; raise FileNotFoundError or SafetensorError if it cannot be loaded."""
-    if not os.path.exists(path):
+    if not path.exists():
         raise FileNotFoundError(f"No such file or directory: {path}")
-    size = os.path.getsize(path)
-    with open(path, "rb") as handle:
+    size = path.stat().st_size
+    with path.open("rb") as handle:
         first = handle.read(8)
         if len(first) < 8:
             raise SafetensorError("Error while deserializing header: header too small")

@@ -1,4 +1,6 @@
-"""The processes beside the main one: a scheduler per rank and a detokenizer. They write lines and hold GPU memory on request.
+"""The processes beside the main one: a scheduler per rank and a detokenizer.
+
+They write lines and hold GPU memory on request.
 
 A child is forked before the main process starts a thread, waits on a pipe and costs next to nothing. Like the real ones
 it dies with the main process, unless it is told to be an orphan.
@@ -11,6 +13,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from sglang._standin import gpus, log
@@ -24,8 +27,7 @@ def set_title(title: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_NAME, title[:15].encode(), 0, 0, 0)
     try:
-        with open("/proc/self/stat", encoding="utf-8") as handle:
-            fields = handle.read().rpartition(")")[2].split()
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         start, end = int(fields[45]), int(fields[46])
     except (OSError, IndexError, ValueError):
         return
@@ -51,7 +53,10 @@ class Child:
             try:
                 os.close(self._write)
                 os.close(self._read)
-                _serve(title, rank, holders, parent, down_read, up_write, habits)
+                _prepare(title, parent, habits)
+                _serve(title, rank, holders, commands=down_read, answers=up_write)
+                _linger(habits)
+                gpus.release(holders, os.getpid())
             finally:
                 os._exit(0)
         os.close(down_read)
@@ -80,10 +85,8 @@ class Child:
         self.tell(hold={str(index): round(gib * 1024)})
 
 
-def _serve(
-    title: str, rank: int | None, holders: str, parent: int, commands: int, answers: int, habits: dict[str, Any]
-) -> None:
-    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD):
+def _prepare(title: str, parent: int, habits: dict[str, Any]) -> None:
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     if habits.get("ignore_sigterm"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -92,8 +95,11 @@ def _serve(
     else:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
-            return
+            os._exit(0)
     set_title(title)
+
+
+def _serve(title: str, rank: int | None, holders: str, *, commands: int, answers: int) -> None:
     with os.fdopen(commands, encoding="utf-8") as stream:
         for text in stream:
             command = json.loads(text)
@@ -107,22 +113,22 @@ def _serve(
                 os.write(answers, b".")
             except OSError:
                 break
-    # The main process is gone. The real children exit; an orphan keeps its memory until somebody kills it.
+
+
+def _linger(habits: dict[str, Any]) -> None:
+    """The main process is gone. The real children exit; an orphan keeps its memory until somebody kills it."""
     while habits.get("orphan"):
         time.sleep(3600)
-    gpus.release(holders, os.getpid())
 
 
 def _become_orphan() -> None:
-    """Outlive the main process: own session, deaf to polite signals and, where allowed, outside the unit's control group."""
+    """Outlive the main process: own session, deaf to polite signals, where allowed outside the unit's control group."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     try:
-        with open("/proc/self/cgroup", encoding="utf-8") as handle:
-            inside = handle.read().strip().rpartition(":")[2].strip("/")
-        above = os.path.join("/sys/fs/cgroup", os.path.dirname(inside), "cgroup.procs")
-        with open(above, "w", encoding="utf-8") as handle:
-            handle.write(str(os.getpid()))
+        inside = Path("/proc/self/cgroup").read_text(encoding="utf-8").strip().rpartition(":")[2].strip("/")
+        above = Path("/sys/fs/cgroup", inside).parent / "cgroup.procs"
+        above.write_text(str(os.getpid()), encoding="utf-8")
     except OSError:
         pass  # an unprivileged service cannot leave its control group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 from typing import Any
 
 from sglang._standin import log
@@ -24,7 +25,7 @@ def is_hybrid(checkpoint: Checkpoint) -> bool:
 
 
 def default_mem_fraction(args: Any, memory_mib: int, multimodal: bool) -> float:
-    """The share of memory for weights and pools: at least 10 GiB stay free for activations and graphs, more for images."""
+    """The share of memory for weights and pools: 10 GiB or more stay free for activations and graphs."""
     reserved = args.chunked_prefill_size * 1.5 + args.cuda_graph_max_bs * 2 + args.tp_size / 8 * 1024
     reserved = max(reserved, 10 * 1024) + (2 * 1024 if args.speculative_algorithm else 0)
     return round((memory_mib - reserved) / memory_mib * (0.95 if multimodal else 1.0), 3)
@@ -32,17 +33,17 @@ def default_mem_fraction(args: Any, memory_mib: int, multimodal: bool) -> float:
 
 def complete(args: Any, memory_mib: int) -> Checkpoint:
     """Fill in `args` as the real __post_init__ does and return the checkpoint; raises what the real one raises."""
-    if not os.path.isdir(args.model_path):
+    if not Path(args.model_path).is_dir():
         raise OSError(
             f"Incorrect path_or_model_id: '{args.model_path}'. Please provide either the path to a local folder or the "
             "repo_id of a model on the Hub."
         )
-    if not os.path.exists(os.path.join(args.model_path, "config.json")):
+    if not Path(args.model_path, "config.json").exists():
         raise OSError(
             f"{args.model_path} does not appear to have a file named config.json. Checkout "
             f"'https://huggingface.co/{args.model_path}/tree/main' for available files."
         )
-    if not os.path.exists(os.path.join(args.model_path, "generation_config.json")):
+    if not Path(args.model_path, "generation_config.json").exists():
         log.line(no_generation_config(args.model_path))
     checkpoint = Checkpoint(args.model_path)
     args.tokenizer_path = args.tokenizer_path or args.model_path
@@ -76,7 +77,8 @@ def _complete_attention(args: Any, checkpoint: Checkpoint) -> None:
     if args.attention_backend not in HYBRID_ATTENTION:
         raise AssertionError(
             "triton or trtllm_mha backend are the only supported backends on Blackwell GPUs for hybrid GDN models, use "
-            f"--attention-backend triton or --attention-backend trtllm_mha to specify the backend. Got: {args.attention_backend}"
+            "--attention-backend triton or --attention-backend trtllm_mha to specify the backend. Got: "
+            f"{args.attention_backend}"
         )
     if args.mamba_scheduler_strategy == "auto":
         args.mamba_scheduler_strategy = "no_buffer"
@@ -97,14 +99,14 @@ def _complete_attention(args: Any, checkpoint: Checkpoint) -> None:
 
 def _refuse(args: Any, checkpoint: Checkpoint) -> None:
     context = checkpoint.geometry().context
-    if args.context_length and args.context_length > context:
-        if os.environ.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") != "1":
-            raise ValueError(
-                f"User-specified context_length ({args.context_length}) is greater than the derived context_length "
-                f"({context}). This may lead to incorrect model outputs or CUDA errors. Note that the derived "
-                "context_length may differ from max_position_embeddings in the model's config. To allow overriding this "
-                "maximum, set the env var SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
-            )
+    overwritten = os.environ.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") == "1"
+    if args.context_length and args.context_length > context and not overwritten:
+        raise ValueError(
+            f"User-specified context_length ({args.context_length}) is greater than the derived context_length "
+            f"({context}). This may lead to incorrect model outputs or CUDA errors. Note that the derived "
+            "context_length may differ from max_position_embeddings in the model's config. To allow overriding "
+            "this maximum, set the env var SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
+        )
     if args.attention_backend == "trtllm_mha":
         raise ValueError(
             "TRTLLM MHA backend is only supported on Blackwell GPUs (SM100). Please use a different backend."
@@ -119,7 +121,8 @@ def _refuse(args: Any, checkpoint: Checkpoint) -> None:
     if args.moe_runner_backend == "flashinfer_cutlass":
         if args.quantization not in ("modelopt_fp4", "modelopt_fp8", None):
             raise AssertionError(
-                f"Invalid quantization '{args.quantization}'. flashinfer_cutlass MoE supports modelopt_fp4 and modelopt_fp8."
+                f"Invalid quantization '{args.quantization}'. flashinfer_cutlass MoE supports modelopt_fp4 and "
+                "modelopt_fp8."
             )
         if args.ep_size not in (1, args.tp_size):
             raise AssertionError("The expert parallel size must be 1 or the same as the tensor parallel size")

@@ -24,17 +24,28 @@ class Refused(Exception):
         self.message = message
 
 
+@dataclass(frozen=True)
+class Call:
+    """One request on its way through the model."""
+
+    prompt: str
+    pieces: list[str]
+    cached: int
+    limit: int
+    params: dict[str, Any]
+    chat: bool
+    thinking: bool
+    arrived: float
+
+
 @dataclass
 class Result:
     """One finished answer; `reasoning` is the part before the answer for servers with a reasoning parser."""
 
     pieces: list[answers.Piece]
     finish: dict[str, Any]
-    prompt_tokens: int
-    prompt: list[str]
-    cached_tokens: int
+    call: Call
     nan: bool
-    arrived: float
     started: float
     identity: str = field(default_factory=lambda: uuid.uuid4().hex)
     reasoning: list[answers.Piece] = field(default_factory=list)
@@ -125,10 +136,9 @@ class Engine:
         limit = params.get("max_new_tokens")
         limit = 128 if limit is None else int(limit)
         if len(pieces) >= self.loader.context_len:
+            most = self.loader.context_len
             raise Refused(
-                400,
-                f"The input ({len(pieces)} tokens) is longer than the model's context length "
-                f"({self.loader.context_len} tokens).",
+                400, f"The input ({len(pieces)} tokens) is longer than the model's context length ({most} tokens)."
             )
         limit = min(limit, self.loader.context_len - len(pieces))
         if self.settings.get("hang_after_ready") and self.ready:
@@ -138,60 +148,64 @@ class Engine:
             running = self.running
             cached = self._cached(pieces)
         try:
-            return self._compute(prompt, pieces, cached, limit, params, running, arrived, chat, thinking)
+            return self._compute(Call(prompt, pieces, cached, limit, params, chat, thinking, arrived), running)
         finally:
             with self._lock:
                 self.running -= 1
 
-    def _compute(
-        self, prompt: str, pieces: list[str], cached: int, limit: int, params: dict[str, Any], running: int,
-        arrived: float, chat: bool, thinking: bool,
-    ) -> Result:  # fmt: skip
+    def _compute(self, call: Call, running: int) -> Result:
         started = time.time()
-        self._prefill(len(pieces) - cached, cached)
+        self._prefill(len(call.pieces) - call.cached, call.cached)
         if self._overlapping:
             time.sleep(0.3)
             running = max(running, self.running)
         self._crash_under_load(running)
-        finish: dict[str, Any] = {"type": "length", "length": limit}
-        reasoning: list[answers.Piece] = []
-        nan = self._nan(len(pieces), running)
-        salt = "cached" if cached and self.settings.get("bad_cache") else ""
-        if nan:
-            written, stopped = [answers.Piece("!", 0, float("nan"))] * limit, False
-        elif self.settings.get("garbage"):
-            written, stopped = self._garbage(limit), False
-        else:
-            if thinking:
-                reasoning = [answers.Piece(p, answers.token_id(p), -0.2) for p in answers.tokenize(REASONING)][:limit]
-            written, stopped = answers.write(
-                prompt, limit - len(reasoning), chat=chat, ignore_eos=bool(params.get("ignore_eos")), salt=salt
-            )
-            if salt and answers.answer(prompt) is not None:
-                written = [answers.Piece(" nothing", answers.token_id(" nothing"), -4.0), *written][:limit]
-        if self.settings.get("nan_happened"):
-            written, stopped = written[: max(1, limit // 2)], False
-            finish = {"type": "stop", "matched": "NaN happened"}
-        elif stopped:
-            finish = {"type": "stop", "matched": answers.END_TOKEN}
-        written, finish = _cut_at_stop(written, finish, params.get("stop"))
-        slow = self.settings.get("slow")
-        delay = float(self.settings.values.get("token_seconds", 0.0)) + (
-            float(slow.get("token_seconds", 0.2)) if slow else 0
-        )
-        if delay:
-            time.sleep(delay * (len(written) + len(reasoning)))
+        nan = self._nan(len(call.pieces), running)
+        reasoning, written, finish = self._say(call, nan)
+        written, finish = _cut_at_stop(written, finish, call.params.get("stop"))
         count = len(written) + len(reasoning)
+        slow = self.settings.get("slow")
+        delay = float(slow.get("token_seconds", 0.2)) if slow else float(self.settings.values.get("token_seconds", 0))
+        if delay:
+            time.sleep(delay * count)
         if count > 8:
             graph = not self.args.disable_cuda_graph
             self.log(
-                f"Decode batch, #running-req: {running}, #full token: {len(pieces) + count}, full token usage: 0.00, "
-                f"mamba num: 2, mamba usage: 0.01, cuda graph: {graph}, gen throughput (token/s): 71.40, #queue-req: 0"
+                f"Decode batch, #running-req: {running}, #full token: {len(call.pieces) + count}, full token usage: "
+                f"0.00, mamba num: 2, mamba usage: 0.01, cuda graph: {graph}, gen throughput (token/s): 71.40, "
+                "#queue-req: 0"
             )
         with self._lock:
-            for name, more in (("prompt", len(pieces)), ("generation", count), ("requests", 1), ("cached", cached)):
-                self.totals[name] += more
-        return Result(written, finish, len(pieces), pieces, cached, nan, arrived, started, reasoning=reasoning)
+            self.totals["prompt"] += len(call.pieces)
+            self.totals["cached"] += call.cached
+            self.totals["generation"] += count
+            self.totals["requests"] += 1
+        return Result(written, finish, call, nan, started, reasoning=reasoning)
+
+    def _say(self, call: Call, nan: bool) -> tuple[list[answers.Piece], list[answers.Piece], dict[str, Any]]:
+        """Return reasoning, answer and how it ended."""
+        finish: dict[str, Any] = {"type": "length", "length": call.limit}
+        reasoning: list[answers.Piece] = []
+        stopped = False
+        if nan:
+            written = [answers.Piece("!", 0, float("nan"))] * call.limit
+        elif self.settings.get("garbage"):
+            written = self._garbage(call.limit)
+        else:
+            if call.thinking:
+                words = answers.tokenize(REASONING)[: call.limit]
+                reasoning = [answers.Piece(word, answers.token_id(word), -0.2) for word in words]
+            salt = "cached" if call.cached and self.settings.get("bad_cache") else ""
+            left = call.limit - len(reasoning)
+            endless = bool(call.params.get("ignore_eos"))
+            written, stopped = answers.write(call.prompt, left, chat=call.chat, ignore_eos=endless, salt=salt)
+            if salt:
+                written = [answers.Piece(" nothing", answers.token_id(" nothing"), -4.0), *written][:left]
+        if self.settings.get("nan_happened"):
+            return reasoning, written[: max(1, call.limit // 2)], {"type": "stop", "matched": "NaN happened"}
+        if stopped:
+            finish = {"type": "stop", "matched": answers.END_TOKEN}
+        return reasoning, written, finish
 
     def _nan(self, prompt_tokens: int, running: int) -> bool:
         if self.settings.get("nan"):
@@ -217,8 +231,8 @@ class Engine:
             '  File "sglang/srt/managers/scheduler.py", line 4051, in run_scheduler_process\n'
             "    scheduler.event_loop_normal()\n"
             f"torch.AcceleratorError: {message}\n"
-            "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
-            "incorrect.\n"
+            "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
+            "be incorrect.\n"
         )
         self.crashed.set()
         time.sleep(5)

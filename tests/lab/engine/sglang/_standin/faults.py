@@ -1,11 +1,12 @@
-"""How the stand-in is told to misbehave: /etc/sglang-standin.json or the environment variable SGLANG_STANDIN, read at start.
+"""How the stand-in is told to misbehave: /etc/sglang-standin.json or the variable SGLANG_STANDIN, read at start.
 
     {"time_scale": 0.02, "fault": "nan"}
     {"faults": [{"fault": "crash_loading", "times": 1},
-                {"fault": "nan_long", "tokens": 4000, "only": {"port": 30000, "prefix": "20261129", "args": {"tp_size": 8}}}]}
+                {"fault": "nan_long", "tokens": 4000,
+                 "only": {"port": 30000, "prefix": "20261129", "args": {"tp_size": 8}}}]}
 
-`only` limits a fault to a port, to a release (a part of sys.prefix) or to arguments; `times` to the first starts that meet
-it, counted in a file. The faults and their settings are listed in README.md beside the package.
+`only` limits a fault to a port, to a release (a part of sys.prefix) or to arguments; `times` to the first starts that
+meet it, counted in a file. The faults and their settings are listed in README.md beside the package.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 FILE = "/etc/sglang-standin.json"
@@ -57,16 +59,15 @@ class Settings:
     def _has_starts_left(self, entry: dict[str, Any]) -> bool:
         if "times" not in entry:
             return True
-        path = entry.get("counter") or os.path.join(tempfile.gettempdir(), f"sglang-standin-{entry['fault']}.count")
+        default = Path(tempfile.gettempdir(), f"sglang-standin-{entry['fault']}.count")
+        path = Path(entry.get("counter") or default)
         try:
-            with open(path, encoding="utf-8") as handle:
-                done = int(handle.read() or 0)
+            done = int(path.read_text(encoding="utf-8") or 0)
         except (OSError, ValueError):
             done = 0
         if done >= int(entry["times"]):
             return False
-        with open(path, "w", encoding="utf-8") as handle:
-            handle.write(str(done + 1))
+        path.write_text(str(done + 1), encoding="utf-8")
         return True
 
 
@@ -81,9 +82,8 @@ def _applies(only: dict[str, Any], server_args: Any) -> bool:
 def read(path: str = FILE) -> Settings:
     """Read the settings; a missing file means a well-behaved server, a broken one is an error."""
     values: dict[str, Any] = {}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as handle:
-            values.update(json.load(handle))
+    if Path(path).exists():
+        values.update(json.loads(Path(path).read_text(encoding="utf-8")))
     if os.environ.get(VARIABLE):
         values.update(json.loads(os.environ[VARIABLE]))
     return Settings(values)

@@ -6,10 +6,12 @@ A process holds memory by a file in the holders directory; it counts while the p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 HOLDERS = "/run/lab-gpus/holders"
@@ -36,8 +38,8 @@ class Gpu:
 def start_time(pid: int) -> int | None:
     """Return field 22 of /proc/PID/stat (clock ticks since boot), or None if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
-            return int(handle.read().rpartition(")")[2].split()[19])
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
 
@@ -46,13 +48,12 @@ def held(directory: str) -> dict[int, int]:
     """Return MiB held per GPU index by living processes of this host."""
     used: dict[int, int] = {}
     try:
-        names = os.listdir(directory)
+        paths = list(Path(directory).iterdir())
     except OSError:
         return used
-    for name in names:
+    for path in paths:
         try:
-            with open(os.path.join(directory, name), encoding="utf-8") as handle:
-                holder = json.load(handle)
+            holder = json.loads(path.read_text(encoding="utf-8"))
             if start_time(int(holder["pid"])) != holder["starttime"]:
                 continue
             for index, mib in holder["gpus"].items():
@@ -74,7 +75,7 @@ def _ask_nvidia_smi() -> list[Gpu] | None:
 
 
 def snapshot(settings: dict[str, Any]) -> list[Gpu]:
-    """Return all cards of the host: from the settings if they say, else from nvidia-smi, else eight idle ones and the holders."""
+    """Return all cards of the host: from the settings, else from nvidia-smi, else eight idle ones and the holders."""
     wanted = settings.get("gpus")
     if not wanted:
         found = _ask_nvidia_smi()
@@ -104,19 +105,17 @@ def visible(cards: list[Gpu]) -> list[Gpu]:
 
 def hold(directory: str, name: str, gpus: dict[int, int]) -> None:
     """Write this process's holder file (MiB per GPU index), atomically; no directory means nobody is counting."""
-    if not os.path.isdir(directory):
+    if not Path(directory).is_dir():
         return
     pid = os.getpid()
-    path = os.path.join(directory, f"{pid}.json")
+    path = Path(directory, f"{pid}.json")
+    part = Path(directory, f".{pid}.part")
     record = {"pid": pid, "starttime": start_time(pid), "name": name, "gpus": {str(k): v for k, v in gpus.items()}}
-    with open(f"{path}.{pid}.part", "w", encoding="utf-8") as handle:
-        json.dump(record, handle)
-    os.replace(f"{path}.{pid}.part", path)
+    part.write_text(json.dumps(record), encoding="utf-8")
+    part.replace(path)
 
 
 def release(directory: str, pid: int) -> None:
     """Remove the holder file of a process that has ended; it no longer counts anyway."""
-    try:
-        os.unlink(os.path.join(directory, f"{pid}.json"))
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        Path(directory, f"{pid}.json").unlink()

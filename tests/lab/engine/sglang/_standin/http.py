@@ -135,8 +135,8 @@ class Handler(BaseHTTPRequestHandler):
             began = time.strftime("%H:%M:%S")
             time.sleep(20 * engine.settings.time_scale)
             log.line(
-                "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: "
-                f"{began}. last_heartbeat time: {began}"
+                "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start "
+                f"time: {began}. last_heartbeat time: {began}"
             )
             self._send(503, b"")
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -127,15 +128,14 @@ class Main:
             if pid:
                 code = os.waitstatus_to_exitcode(status)
                 log.line(
-                    f"Subprocess {child.name} (pid={pid}) crashed with exit code {code}. Triggering SIGQUIT for cleanup..."
+                    f"Subprocess {child.name} (pid={pid}) crashed with exit code {code}. Triggering SIGQUIT "
+                    "for cleanup..."
                 )
                 self.on_sigquit(0, None)
 
     def _scheduler_fails(self, text: str) -> None:
-        try:
+        with contextlib.suppress(ChildDied):
             self.children[0].line(f"Scheduler hit an exception: Traceback (most recent call last):\n{text}")
-        except ChildDied:
-            pass
 
 
 def raise_file_limit() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 from sglang._standin import complete, gpus
@@ -85,7 +85,7 @@ class Loader:
     def _distributed(self) -> None:
         tp = self.args.tp_size
         for child in self.ranks:
-            if not os.path.exists(os.path.join(self.args.model_path, "generation_config.json")):
+            if not Path(self.args.model_path, "generation_config.json").exists():
                 child.line(complete.no_generation_config(self.args.model_path))
             child.line("Init torch distributed begin.")
         cards = gpus.visible(gpus.snapshot(self.settings.values))
@@ -150,18 +150,18 @@ class Loader:
         for rank, child in enumerate(self.ranks):
             if self._free(rank) < self.weight_gib:
                 raise RuntimeError(
-                    f"CUDA out of memory. Tried to allocate {self.weight_gib:.2f} GiB. GPU {rank} has a total capacity of "
-                    f"{self._cards[rank].total / 1024:.2f} GiB of which {self._free(rank):.2f} GiB is free."
+                    f"CUDA out of memory. Tried to allocate {self.weight_gib:.2f} GiB. GPU {rank} has a total capacity "
+                    f"of {self._cards[rank].total / 1024:.2f} GiB of which {self._free(rank):.2f} GiB is free."
                 )
             self._hold(rank, self.weight_gib)
             if args.kv_cache_dtype == "fp8_e4m3" and not args.quantization_param_path:
                 child.line(
-                    "Using FP8 KV cache but no scaling factors provided. Defaulting to scaling factors of 1.0. This may "
-                    "lead to less accurate results!"
+                    "Using FP8 KV cache but no scaling factors provided. Defaulting to scaling factors of 1.0. This "
+                    "may lead to less accurate results!"
                 )
             child.line(
-                f"Load weight end. elapsed={time.monotonic() - began:.2f} s, type={checkpoint.architecture}{quantized}, "
-                f"avail mem={self._free(rank):.2f} GB, mem usage={self.weight_gib:.2f} GB."
+                f"Load weight end. elapsed={time.monotonic() - began:.2f} s, type={checkpoint.architecture}"
+                f"{quantized}, avail mem={self._free(rank):.2f} GB, mem usage={self.weight_gib:.2f} GB."
             )
 
     def _check_capability(self, method: str) -> None:
@@ -224,7 +224,8 @@ class Loader:
             for child in self.ranks:
                 child.line("Using hybrid linear attention backend for hybrid GDN models.")
             self.ranks[0].line(
-                "GDN kernel dispatcher: decode=TritonGDNKernel, extend=TritonGDNKernel, verify=TritonGDNKernel packed_decode=True"
+                "GDN kernel dispatcher: decode=TritonGDNKernel, extend=TritonGDNKernel, verify=TritonGDNKernel "
+                "packed_decode=True"
             )
         for rank in range(args.tp_size):
             self._hold(rank, 0.09)
@@ -261,6 +262,6 @@ class Loader:
         for rank, child in enumerate(self.ranks):
             self._hold(rank, self.graph_gib)
             child.line(
-                f"Capture cuda graph end. Time elapsed: {time.monotonic() - began:.2f} s. mem usage={self.graph_gib:.2f} GB. "
-                f"avail mem={self._free(rank):.2f} GB."
+                f"Capture cuda graph end. Time elapsed: {time.monotonic() - began:.2f} s. mem usage="
+                f"{self.graph_gib:.2f} GB. avail mem={self._free(rank):.2f} GB."
             )

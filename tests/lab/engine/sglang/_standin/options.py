@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "options.tsv")
+TABLE = Path(__file__).resolve().parent / "options.tsv"
 
 # Flags whose argparse destination (their first long name) differs from the field of ServerArgs.
 FIELD_OF_DEST = {
@@ -34,7 +34,7 @@ DEST_OF_FLAG = {
 
 @dataclass(frozen=True)
 class Option:
-    """One line of the table; `field` is None for deprecated flags that set nothing, `flags` empty for internal fields."""
+    """One line of the table; `field` is None for flags that set nothing, `flags` is empty for internal fields."""
 
     flags: tuple[str, ...]
     field: str | None
@@ -46,11 +46,11 @@ class Option:
     default: Any
 
 
-@lru_cache(maxsize=None)
-def load(path: str = TABLE) -> list[Option]:
+@cache
+def load(path: Path = TABLE) -> list[Option]:
     """Return the options in the order of the real `--help`."""
     options = []
-    with open(path, encoding="utf-8") as handle:
+    with path.open(encoding="utf-8") as handle:
         for line in handle:
             if line.startswith("#") or not line.strip():
                 continue

@@ -1,8 +1,8 @@
 """How SGLang 0.5.12.post1 divides a GPU's memory: request states first, then tokens.
 
-rest = free after loading - free before loading x (1 - mem_fraction_static); a hybrid model gives r/(1+r) of it
-(r = mamba_full_memory_ratio) to state slots, and the KV pool gets what is left. Against the captures slots are exact and
-tokens are within 0.1 %.
+rest = free after loading - free before loading x (1 - mem_fraction_static). A hybrid model gives r/(1+r) of it
+(r = mamba_full_memory_ratio) to state slots, and the KV pool gets what is left. Against the captures slots are exact
+and tokens are within 0.1 %.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Pools:
 
 
 def slots_per_request(args: Any) -> int:
-    """State slots that one running request may need: 1 without radix cache, 3 with no_buffer, 5 or 4 with extra_buffer."""
+    """State slots that one request may need: 1 without radix cache, 3 with no_buffer, 5 or 4 with extra_buffer."""
     if args.disable_radix_cache:
         return 1
     if args.mamba_scheduler_strategy != "extra_buffer":

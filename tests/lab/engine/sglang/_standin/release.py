@@ -1,3 +1,3 @@
-"""The version this package carries, alone in a file so that the wheel builder can read it without importing the rest."""
+"""The version that this package carries."""
 
 __version__ = "0.5.12.post1"

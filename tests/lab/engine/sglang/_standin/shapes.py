@@ -41,7 +41,7 @@ def models(engine: Engine) -> dict[str, Any]:
 
 
 def server_info(engine: Engine) -> dict[str, Any]:
-    """/server_info: the arguments as given, the scheduler's figures, and the arguments as resolved in internal_states."""
+    """/server_info: the arguments as given, the scheduler's figures, the arguments as resolved in internal_states."""
     loader = engine.loader
     given = engine.args.as_dict()
     asked = given["kv_cache_dtype"]
@@ -90,7 +90,7 @@ def generate(
     meta: dict[str, Any] = {
         "id": result.identity,
         "finish_reason": result.finish if done else None,
-        "prompt_tokens": result.prompt_tokens,
+        "prompt_tokens": len(result.call.pieces),
         **META,
         "num_retractions": 0,
     }
@@ -99,10 +99,10 @@ def generate(
     if asked.get("return_logprob"):
         with_text = bool(asked.get("return_text_in_logprobs"))
         start = asked.get("logprob_start_len")
-        begin = len(result.prompt) if start is None or start < 0 else int(start)
+        begin = len(result.call.pieces) if start is None or start < 0 else int(start)
         heard = [
             answers.Piece(piece, answers.token_id(piece), -2.5 if place else math.nan)
-            for place, piece in enumerate(result.prompt)
+            for place, piece in enumerate(result.call.pieces)
         ]
         meta["input_token_logprobs"] = [_logprob(p, with_text) for p in heard[begin:]]
         meta["output_token_logprobs"] = [_logprob(piece, with_text) for piece in said]
@@ -115,14 +115,14 @@ def generate(
     meta |= {
         "reasoning_tokens": len(result.reasoning),
         "completion_tokens": len(said) + len(result.reasoning),
-        "cached_tokens": result.cached_tokens,
+        "cached_tokens": result.call.cached,
         "cached_tokens_details": None,
         "dp_rank": None,
-        "e2e_latency": now - result.arrived,
+        "e2e_latency": now - result.call.arrived,
     }
     if engine.args.enable_metrics:
         meta |= {
-            "request_received_ts": result.arrived,
+            "request_received_ts": result.call.arrived,
             "api_server_dispatch_finish_ts": result.started,
             "request_finished_ts": now,
             "decode_throughput": len(said) / max(1e-6, now - result.started),
@@ -137,9 +137,9 @@ def _logprob(piece: answers.Piece, with_text: bool) -> list[Any]:
 
 def usage(engine: Engine, results: list[Result]) -> dict[str, Any]:
     """The usage block of the OpenAI endpoints."""
-    prompt = sum(result.prompt_tokens for result in results)
+    prompt = sum(len(result.call.pieces) for result in results)
     completion = sum(result.completion_tokens for result in results)
-    cached = sum(result.cached_tokens for result in results)
+    cached = sum(result.call.cached for result in results)
     return {
         "prompt_tokens": prompt,
         "total_tokens": prompt + completion,
@@ -170,7 +170,7 @@ def chat(engine: Engine, result: Result, asked: dict[str, Any]) -> dict[str, Any
     return {
         "id": result.identity,
         "object": "chat.completion",
-        "created": int(result.arrived),
+        "created": int(result.call.arrived),
         "model": asked.get("model") or engine.args.served_model_name,
         "choices": [choice],
         "usage": usage(engine, [result]),
@@ -192,7 +192,7 @@ def chat_chunk(
     return {
         "id": result.identity,
         "object": "chat.completion.chunk",
-        "created": int(result.arrived),
+        "created": int(result.call.arrived),
         "model": asked.get("model") or engine.args.served_model_name,
         "choices": [{"index": 0, "delta": {**blank, **delta}, "logprobs": None, **finish}],
         "usage": None,
@@ -216,7 +216,7 @@ def completion(engine: Engine, results: list[Result], asked: dict[str, Any]) -> 
     return {
         "id": results[0].identity,
         "object": "text_completion",
-        "created": int(results[0].arrived),
+        "created": int(results[0].call.arrived),
         "model": asked.get("model") or engine.args.served_model_name,
         "choices": choices,
         "usage": usage(engine, results),

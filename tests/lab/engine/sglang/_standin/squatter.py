@@ -1,4 +1,4 @@
-"""Another server on our port, for the fault `port_in_use`: it answers everything with 200, like a model server would."""
+"""Another server on our port, for the fault `port_in_use`: it answers everything with 200, as a model server would."""
 
 from __future__ import annotations
 

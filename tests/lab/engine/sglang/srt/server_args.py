@@ -1,4 +1,4 @@
-"""ServerArgs: the parsed and completed command line, importable without a GPU and without anything but the standard library."""
+"""ServerArgs: the parsed command line, importable without a GPU and with nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROG = "sglang serve"
 
 
 class ServerArgs:
-    """The fields of the real dataclass, with its repr; values that the real one fills in are filled in by `complete`."""
+    """The fields of the real dataclass, with its repr; `complete` fills in what the real one fills in."""
 
     def __init__(self, **values: Any) -> None:
         fields = options.defaults()
@@ -46,7 +46,7 @@ class ServerArgs:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of `python -m sglang.launch_server`; its errors name `sglang serve`, as the captured ones do."""
+    """Return the parser of `python -m sglang.launch_server`; its errors name `sglang serve`, as captured."""
     parser = argparse.ArgumentParser(prog=PROG)
     ServerArgs.add_cli_args(parser)
     return parser

@@ -3,7 +3,7 @@
 _GLIBCXX_USE_CXX11_ABI = True
 
 
-def _cuda_getCompiledVersion() -> int:  # noqa: N802 - the name is torch's
+def _cuda_getCompiledVersion() -> int:
     """CUDA version as major * 1000 + minor * 10."""
     from torch.version import cuda
 

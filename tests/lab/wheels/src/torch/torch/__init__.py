@@ -1,4 +1,4 @@
-"""A torch without tensors: versions, ABI, CMake files and the few questions about GPUs that installers and builds ask."""
+"""A torch without tensors: versions, ABI, CMake files and the few questions that installers and builds ask."""
 
 from torch import _C, backends, cuda, utils, version
 from torch.version import __version__
@@ -6,7 +6,7 @@ from torch.version import __version__
 __all__ = ["_C", "__version__", "backends", "compiled_with_cxx11_abi", "cuda", "dtype", "utils", "version"]
 
 
-class dtype:  # noqa: N801 - the name is torch's
+class dtype:
     """A data type that knows its name."""
 
     def __init__(self, name: str, itemsize: int) -> None:
