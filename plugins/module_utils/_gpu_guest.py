@@ -49,12 +49,6 @@ def container(vmid: int, text: str, nodes: Nodes, gpus: int, user: str = "sglang
             )
             give.append(path)
             continue
-        if entry.style == "dev" and not _open_to(entry, user):
-            missing.append(
-                f"{path} ({entry.key}) has mode {entry.mode or '0660'} and no gid, so user {user} cannot open it"
-            )
-            give.append(path)
-            continue
         usable.append(path)
     for path in pve.CONTROL:
         if path not in by_path:
@@ -74,7 +68,7 @@ def container(vmid: int, text: str, nodes: Nodes, gpus: int, user: str = "sglang
         "missing": missing,
         "style": "both" if len(style) > 1 else next(iter(style), "none"),
         "fix": _fix(vmid, current, nodes, give, absent) if missing else "",
-        "warnings": _warnings(vmid, current, pending),
+        "warnings": [*_closed(vmid, entries, user), *_warnings(vmid, current, pending)],
     }
 
 
@@ -113,12 +107,24 @@ def _given(by_path: t.Mapping[str, pve.Entry], nodes: Nodes) -> list[str]:
     return [path for path in by_path if path in pve.CONTROL or path in cards or path in nodes]
 
 
-def _open_to(entry: pve.Entry, user: str) -> bool:
-    """Whether somebody other than root can use the node inside: mode 0660 and gid 0 are pct's defaults."""
-    if user == "root" or entry.path not in (*pve.CONTROL, *pve.gpu_nodes([entry.path])):
-        return True
-    mode = int(entry.mode, 8) if entry.mode else 0o660
-    return mode & 0o006 == 0o006 or (mode & 0o060 == 0o060 and bool(entry.gid))
+def _closed(vmid: int, entries: t.Sequence[pve.Entry], user: str) -> list[str]:
+    """Nodes that only root could open inside: mode 0660 and gid 0 are pct's defaults.
+
+    A warning and no more: what the nodes are really like is seen from inside, by ``gpu_host_info``.
+    """
+    closed = []
+    for entry in entries:
+        mode = int(entry.mode, 8) if entry.mode else 0o660
+        needed = entry.path in pve.CONTROL or pve.gpu_nodes([entry.path])
+        if entry.style == "dev" and needed and mode & 0o006 != 0o006 and not entry.gid:
+            closed.append(entry)
+    if not closed or user == "root":
+        return []
+    words = " ".join(f"--{entry.key} {entry.path},{pve.MODE}" for entry in closed)
+    return [
+        f"guest {vmid}: {', '.join(entry.key for entry in closed)} give root alone access inside, not user {user}."
+        f" Fix: pct set {vmid} {words}"
+    ]
 
 
 def _fix(vmid: int, current: list[tuple[str, str]], nodes: Nodes, give: t.Sequence[str], absent: bool) -> str:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils._gpu_rule import (
+    ADVICE,
     ERROR,
     WARNING,
     Facts,
@@ -18,6 +20,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._gpu_rule import 
 
 # Device nodes without which CUDA does not initialise.
 NEEDED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+_NEEDED = re.compile(r"^/dev/nvidia(?:\d+|ctl|-uvm)$")
 
 
 def _smi(*words: str) -> t.Callable[[Facts, Facts], Hits]:
@@ -102,13 +105,15 @@ def _stale_majors(facts: Facts, wants: Facts) -> Hits:
 
 
 def _node_modes(facts: Facts, wants: Facts) -> Hits:
-    closed = [
-        node["path"]
-        for node in facts["device_nodes"] or []
-        if int(node["mode"], 8) & 0o006 != 0o006 and "caps" not in node["path"]
-    ]
-    if closed and wants.get("user") not in ("", "root", None):
-        yield {"nodes": ", ".join(closed), "user": wants["user"]}
+    if wants.get("user") in ("", "root", None):
+        return
+    needed = [node for node in facts["device_nodes"] or [] if _NEEDED.match(node["path"])]
+    closed = [node for node in needed if int(node["mode"], 8) & 0o006 != 0o006]
+    # A group other than root's may have the service user in it; root's has nobody.
+    alone = [node for node in closed if node["gid"] == 0 or int(node["mode"], 8) & 0o060 != 0o060]
+    if closed:
+        paths = ", ".join(node["path"] for node in alone or closed)
+        yield {"nodes": paths, "user": wants["user"], "severity": ERROR if alone else ADVICE}
 
 
 def _nouveau(facts: Facts, wants: Facts) -> Hits:
