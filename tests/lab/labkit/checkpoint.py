@@ -30,6 +30,6 @@ def build() -> Path:
         tmp = target.with_name(target.name + ".tmp")
         shutil.rmtree(tmp, ignore_errors=True)
         tmp.mkdir()
-        run([sys.executable, writer / "write.py", tmp / MODEL])
+        run([sys.executable, writer / "write.py", tmp / MODEL], tied=True)
         tmp.rename(target)
     return target

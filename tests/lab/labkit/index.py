@@ -84,7 +84,8 @@ def _tools() -> Path:
                     python,
                     *platforms,
                     *TOOLS,
-                ]
+                ],
+                tied=True,
             )
         tmp.rename(target)
     return target
@@ -99,7 +100,7 @@ def _pip() -> list[str]:
         raise LabError("neither pip nor uv is here to download build tools with: run `make setup` first")
     venv = cache_root() / "pip"
     if not (venv / "bin/pip").exists():
-        run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, venv])
+        run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, venv], tied=True)
     return [str(venv / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
 
 
@@ -117,7 +118,7 @@ def _standins() -> Path | None:
             tmp = target.with_name(target.name + ".tmp")
             shutil.rmtree(tmp, ignore_errors=True)
             tmp.mkdir(parents=True)
-            run([sys.executable, builder, tmp])
+            run([sys.executable, builder, tmp], tied=True)
             tmp.rename(target)
     return target
 

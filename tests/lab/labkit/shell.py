@@ -32,13 +32,17 @@ def run(
     *,
     check: bool = True,
     env: dict[str, str] | None = None,
-    cwd: Path | None = None,
     data: str | None = None,
+    tied: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command and return its output; raise LabError with its last lines when it fails."""
-    words = [str(word) for word in argv]
+    """Run a command and return its output; raise LabError with its last lines when it fails.
+
+    A `tied` command is killed when this process ends, however that happens.
+    """
+    # A build that outlived a killed run would write into a folder that the next run uses.
+    words = ["setpriv", "--pdeathsig", "KILL", *map(str, argv)] if tied else [str(word) for word in argv]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=cwd, input=data, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, env=env, input=data, check=False)
     except FileNotFoundError as error:
         raise LabError(f"{words[0]} is not installed; `make setup` installs what the lab needs") from error
     if check and done.returncode != 0:
@@ -91,18 +95,25 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def command_line(pid: int) -> list[str]:
-    """Words of a process's command line; empty when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-    except OSError:
-        return []
+    """Words of a process's command line; empty when it is gone, a zombie or the kernel's."""
+    for _ in range(50):
+        try:
+            raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if raw:
+                return raw.decode("utf-8", "replace").split("\0")[:-1]
+            # In the middle of an execve it is empty for a moment; zombies and kernel threads have no `exe`.
+            Path(f"/proc/{pid}/exe").readlink()
+        except OSError:
+            return []
+        time.sleep(0.001)
+    return []
 
 
 def processes() -> Iterator[int]:
     """Process ids of this machine."""
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            yield int(entry)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            yield int(entry.name)
 
 
 def having_words(*words: str) -> list[int]:
