@@ -123,8 +123,11 @@ class Findings:
 
 
 def nearest(word: str, names: t.Iterable[str], cutoff: float = 0.6, count: int = 3) -> list[str]:
-    """The names nearest to a misspelt word, best first; empty when none is near."""
-    return difflib.get_close_matches(word[:100], list(names), n=count, cutoff=cutoff)
+    """The names nearest to a misspelt word, best first; the far ones are left out where one is clearly meant."""
+    word = word[:100]
+    close = difflib.get_close_matches(word, list(names), n=count, cutoff=cutoff)
+    ratios = [difflib.SequenceMatcher(None, name, word).ratio() for name in close]
+    return [name for name, ratio in zip(close, ratios, strict=True) if ratio >= ratios[0] - 0.1]
 
 
 def did_you_mean(word: str, names: t.Iterable[str], otherwise: str = "remove it") -> str:
