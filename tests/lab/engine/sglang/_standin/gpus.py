@@ -36,10 +36,14 @@ class Gpu:
 
 
 def start_time(pid: int) -> int | None:
-    """Return field 22 of /proc/PID/stat (clock ticks since boot), or None if there is no such process."""
+    """Return field 22 of /proc/PID/stat (clock ticks since boot), or None without such a process.
+
+    A zombie that nobody has reaped has given its memory back and counts as gone.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
+        fields = text.rpartition(")")[2].split()
+        return None if fields[0] in ("Z", "X") else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
 

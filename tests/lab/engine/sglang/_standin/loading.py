@@ -118,7 +118,8 @@ class Loader:
 
     def _weights(self) -> None:
         args, checkpoint = self.args, self.checkpoint
-        self.weight_gib = self.geometry.weight_bytes / args.tp_size / 2**30
+        exact = self.settings.values.get("weight_gib")  # per rank, to feed the figures of a capture
+        self.weight_gib = float(exact) if exact else self.geometry.weight_bytes / args.tp_size / 2**30
         self._before = min(self._free(rank) for rank in range(args.tp_size))
         method = args.quantization or checkpoint.quant_method
         quantized = f", quant={method}, quant_algo={checkpoint.quant_algo}" if checkpoint.quant_algo else ""
