@@ -25,7 +25,7 @@ function(lab_add_ops target output folder flags)
     target_compile_definitions(${target} PRIVATE SGL_KERNEL_FLAVOUR="${folder}")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${flags}>)
     target_compile_features(${target} PRIVATE cxx_std_17)
-    target_link_libraries(${target} PRIVATE peer_flag CUDA::cudart)
+    target_link_libraries(${target} PRIVATE mscclpp_static CUDA::cudart)
     set_target_properties(${target} PROPERTIES
         OUTPUT_NAME ${output}
         PREFIX ""
