@@ -1,0 +1,348 @@
+# Copyright (c) 2026, blackwell.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where an instance's state lies on a host, and how it is read and written safely (private to the collection)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+import typing as t
+
+from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
+
+Run = t.Callable[[list[str]], tuple[int, str, str]]
+
+STATE_ROOT = "/var/lib/sglang"
+CONFIG_ROOT = "/etc/sglang"
+UNIT_ROOT = "/etc/systemd/system"
+BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
+# How many good entries are kept: what serves, what served before, and one more to step back from a bad week.
+GOOD_KEPT = 3
+# Properties of a unit that the probe reads in one call of systemctl.
+_PROPERTIES = (
+    "Id,LoadState,ActiveState,SubState,Result,UnitFileState,InvocationID,MainPID,NRestarts,NeedDaemonReload,"
+    "ActiveEnterTimestamp,ExecMainStatus,FragmentPath"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Every path of one instance; roots can be others in tests."""
+
+    name: str
+    root: str = "/opt/sglang"
+    state_root: str = STATE_ROOT
+    config_root: str = CONFIG_ROOT
+    unit_root: str = UNIT_ROOT
+
+    @property
+    def unit(self) -> str:
+        """Name of the unit."""
+        return f"sglang-{self.name}.service"
+
+    @property
+    def unit_file(self) -> pathlib.Path:
+        """The unit file."""
+        return pathlib.Path(self.unit_root, self.unit)
+
+    @property
+    def env_file(self) -> pathlib.Path:
+        """The environment file, mode 0600."""
+        return pathlib.Path(self.config_root, f"{self.name}.env")
+
+    @property
+    def key_file(self) -> pathlib.Path:
+        """The API key, mode 0600."""
+        return pathlib.Path(self.config_root, f"{self.name}.api_key")
+
+    @property
+    def link(self) -> pathlib.Path:
+        """The link to the release that the unit uses."""
+        return pathlib.Path(self.root, "instances", self.name, "release")
+
+    @property
+    def proof(self) -> pathlib.Path:
+        """The receipt of the last gate."""
+        return pathlib.Path(self.state_root, self.name, "proof.json")
+
+    @property
+    def good(self) -> pathlib.Path:
+        """Releases and unit files that passed the gate, newest first."""
+        return pathlib.Path(self.state_root, self.name, "good.json")
+
+    @property
+    def pending(self) -> pathlib.Path:
+        """Present from the first change of a deployment until its gate has spoken."""
+        return pathlib.Path(self.state_root, self.name, "pending.json")
+
+    def release(self, release_id: str) -> pathlib.Path:
+        """Folder of a release."""
+        return pathlib.Path(self.root, "releases", release_id)
+
+
+def runner(module: t.Any) -> Run:
+    """A command runner on top of an AnsibleModule; a program that is not installed is status 127, not a failure."""
+
+    def run(words: list[str]) -> tuple[int, str, str]:
+        try:
+            status, out, err = module.run_command(words, handle_exceptions=False, errors="surrogate_or_replace")
+        except OSError as exc:
+            return 127, "", f"{words[0]}: {exc.strerror or exc}"
+        return int(status), str(out), str(err)
+
+    return run
+
+
+def read_json(path: pathlib.Path) -> t.Any:
+    """The content of a state file, or None where it is absent, unreadable or no JSON (a power cut may leave that)."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def write_json(path: pathlib.Path, content: t.Any, mode: int = 0o600) -> None:
+    """Replace a state file so that a power cut leaves the old or the new one, never half of it."""
+    write_text(path, json.dumps(content, indent=1, sort_keys=True) + "\n", mode)
+
+
+def write_text(path: pathlib.Path, text: str, mode: int) -> None:
+    """Replace a file atomically and durably: write beside it, fsync, rename, fsync the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        pathlib.Path(name).replace(path)
+    except BaseException:
+        pathlib.Path(name).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(path: pathlib.Path) -> None:
+    """Make a rename in a folder durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: pathlib.Path) -> str:
+    """Digest of a file, or an empty text where it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot; containers share their host's, which is right: it tells a power cut."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def linked_release(places: Places) -> str:
+    """Id of the release that the instance's link points at, or an empty text."""
+    try:
+        return places.link.readlink().name
+    except OSError:
+        return ""
+
+
+def release_state(places: Places, release_id: str) -> dict[str, t.Any]:
+    """What a release says about itself: ``{id, exists, state, stack, stack_digest, versions, created}``."""
+    info = read_json(places.release(release_id) / "release.json") if release_id else None
+    info = info if isinstance(info, dict) else {}
+    return {
+        "id": release_id,
+        "exists": bool(release_id) and places.release(release_id).is_dir(),
+        "state": info.get("state", "missing"),
+        "stack": info.get("stack"),
+        "stack_digest": info.get("stack_digest"),
+        "versions": info.get("versions") or {},
+        "created": info.get("created"),
+    }
+
+
+def releases(root: str) -> list[dict[str, t.Any]]:
+    """All releases of a host, newest first (an id begins with its UTC time)."""
+    folder = pathlib.Path(root, "releases")
+    names = sorted((entry.name for entry in folder.iterdir()), reverse=True) if folder.is_dir() else []
+    return [release_state(Places("none", root=root), name) for name in names if not name.startswith(".")]
+
+
+def unit_states(run: Run, units: list[str]) -> dict[str, dict[str, t.Any]]:
+    """State of several units from one call: load, active, sub, result, enabled, invocation_id, main_pid and more.
+
+    A host without systemd (a container image in check mode) gives every unit as not found.
+    """
+    empty: dict[str, t.Any] = {
+        "load": "not-found",
+        "active": "inactive",
+        "sub": "dead",
+        "result": "success",
+        "enabled": False,
+        "invocation_id": "",
+        "main_pid": 0,
+        "restarts": 0,
+        "needs_reload": False,
+        "since": "",
+        "exit_status": 0,
+        "fragment": "",
+    }
+    found = {unit: dict(empty) for unit in units}
+    if not units:
+        return found
+    status, out, _err = run(["systemctl", "show", f"--property={_PROPERTIES}", "--", *units])
+    if status != 0:
+        return found
+    for block in out.strip().split("\n\n"):
+        shown = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if shown.get("Id") not in found:
+            continue
+        found[shown["Id"]] = {
+            "load": shown.get("LoadState", "not-found"),
+            "active": shown.get("ActiveState", "inactive"),
+            "sub": shown.get("SubState", "dead"),
+            "result": shown.get("Result", ""),
+            "enabled": shown.get("UnitFileState") == "enabled",
+            "invocation_id": shown.get("InvocationID", ""),
+            "main_pid": int(shown.get("MainPID") or 0),
+            "restarts": int(shown.get("NRestarts") or 0),
+            "needs_reload": shown.get("NeedDaemonReload") == "yes",
+            "since": shown.get("ActiveEnterTimestamp", ""),
+            "exit_status": int(shown.get("ExecMainStatus") or 0),
+            "fragment": shown.get("FragmentPath", ""),
+        }
+    return found
+
+
+def good_entries(places: Places) -> list[dict[str, t.Any]]:
+    """What passed the gate here, newest first: ``{release, unit_text, env_text, at, invocation_id}`` each."""
+    content = read_json(places.good)
+    entries = content.get("entries") if isinstance(content, dict) else None
+    return [entry for entry in entries or [] if isinstance(entry, dict) and entry.get("release")]
+
+
+def record_good(places: Places, proof: dict[str, t.Any], instance: dict[str, t.Any]) -> None:
+    """Remember what runs now as good (release, unit, environment, what was asked) and end the pending deployment."""
+    unit_text, env_text = _text(places.unit_file), _text(places.env_file)
+    entry = {
+        "release": linked_release(places),
+        "unit_text": unit_text,
+        "env_text": env_text,
+        "at": proof.get("at"),
+        "invocation_id": proof.get("invocation_id"),
+        # What a later gate of this entry compares with; the environment is above, and may hold secrets.
+        "instance": {key: value for key, value in instance.items() if key != "env"},
+    }
+    older = [old for old in good_entries(places) if not same(old, entry)]
+    write_json(places.good, {"version": 1, "entries": [entry, *older][:GOOD_KEPT]})
+    end_pending(places)
+
+
+def same(one: dict[str, t.Any], other: dict[str, t.Any]) -> bool:
+    """Whether two good entries would start the same server."""
+    return all(one.get(key) == other.get(key) for key in ("release", "unit_text", "env_text"))
+
+
+def is_good(places: Places) -> bool:
+    """Whether exactly what is installed now (release, unit, environment) passed the gate before."""
+    now = {
+        "release": linked_release(places),
+        "unit_text": _text(places.unit_file),
+        "env_text": _text(places.env_file),
+    }
+    return any(same(entry, now) for entry in good_entries(places))
+
+
+def last_good(places: Places, previous: bool = False) -> dict[str, t.Any] | None:
+    """Where a failed deployment goes back to: the newest good entry, unless that is what is installed now.
+
+    With ``previous`` the newest entry that differs from what is installed, however old: an operator's step back.
+    """
+    now = {
+        "release": linked_release(places),
+        "unit_text": _text(places.unit_file),
+        "env_text": _text(places.env_file),
+    }
+    entries = good_entries(places)
+    return next((entry for entry in (entries if previous else entries[:1]) if not same(entry, now)), None)
+
+
+def begin_pending(places: Places, release_id: str, now: str) -> None:
+    """Mark the start of a deployment, durably, before anything is changed."""
+    write_json(
+        places.pending,
+        {"release": release_id, "from": linked_release(places), "boot_id": boot_id(), "at": now},
+    )
+
+
+def end_pending(places: Places) -> None:
+    """Take the mark away."""
+    if places.pending.exists():
+        places.pending.unlink()
+        sync_folder(places.pending.parent)
+
+
+def switch(places: Places, release_id: str) -> bool:
+    """Point the instance's link at a verified release, atomically; whether it changed.
+
+    Raises:
+        SglangError: the release is absent or not verified.
+    """
+    state = release_state(places, release_id)
+    if state["state"] != "verified":
+        raise SglangError(
+            f"release {release_id} is {state['state']}, so no instance may use it",
+            where=str(places.link),
+            expected="a release whose release.json says state verified",
+            fix="run site.yml, which verifies the release before the service uses it",
+            kind="not_verified",
+        )
+    if linked_release(places) == release_id:
+        return False
+    folder = places.link.parent
+    folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+    fresh = folder / f".release.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(os.path.relpath(places.release(release_id), folder))
+    fresh.replace(places.link)
+    sync_folder(folder)
+    return True
+
+
+def restore(places: Places, entry: dict[str, t.Any]) -> list[str]:
+    """Put a good entry back: unit file, environment and link; what was changed.
+
+    Raises:
+        SglangError: its release is gone or not verified any more.
+    """
+    changed = []
+    files = ((places.unit_file, entry["unit_text"], 0o644), (places.env_file, entry["env_text"], 0o600))
+    for path, text, mode in files:
+        if text is not None and _text(path) != text:
+            write_text(path, text, mode)
+            changed.append(str(path))
+    if switch(places, entry["release"]):
+        changed.append(str(places.link))
+    return changed
+
+
+def _text(path: pathlib.Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None

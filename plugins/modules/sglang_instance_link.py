@@ -1,0 +1,156 @@
+#!/usr/bin/python
+# Copyright (c) 2026, blackwell.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: sglang_instance_link
+short_description: Switch an instance to a release so that no interruption leaves it between two
+version_added: "1.0.0"
+description:
+  - Three steps of a deployment, each atomic and durable (written beside, flushed to the disk, renamed).
+  - V(begin) writes the mark C(pending.json) before anything is changed. While it is there, a boot puts the last good
+    release, unit file and environment back (C(sglang-recover.service)), and the next run deploys again.
+  - V(switch) points C(/opt/sglang/instances/NAME/release) at a release, and refuses one that is not verified.
+  - V(restore) puts the unit file, the environment and the link of an entry of C(good.json) back. Without O(release) it
+    is the newest entry, unless that is what is installed.
+  - V(end) takes the mark away. Only a passed gate, or the decision to leave the instance stopped, may do that.
+author: "blackwell.sglang contributors (@blackwell-sglang)"
+extends_documentation_fragment:
+  - blackwell.sglang.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  name:
+    description: Name of the instance.
+    type: str
+    required: true
+  stage:
+    description: Which step.
+    type: str
+    choices: [begin, switch, restore, end]
+    required: true
+  release:
+    description: Id of the release; required for V(begin) and V(switch). V(restore) takes its newest good entry.
+    type: str
+  previous:
+    description:
+      - With V(restore) and without O(release), whether entries behind the newest one may be taken, when the newest is
+        what is installed. That is an operator's step back; after a failed gate it stays off.
+    type: bool
+    default: false
+  root:
+    description: Folder of releases and instances.
+    type: path
+    default: /opt/sglang
+"""
+
+EXAMPLES = r"""
+- name: Put the last good release, unit and environment of an instance back
+  blackwell.sglang.sglang_instance_link:
+    name: qwen
+    stage: restore
+  register: sglang_restored
+"""
+
+RETURN = r"""
+release:
+  description: The release that the link points at after the step.
+  returned: always
+  type: str
+  sample: 20261129T180112Z-3f9a1c22
+previous:
+  description: The release that the link pointed at before.
+  returned: always
+  type: str
+  sample: 20261120T071530Z-9c0d11aa
+instance:
+  description: With V(restore), the resolved instance that the entry was proved for, to gate it by; else empty.
+  returned: always
+  type: dict
+  sample: {name: qwen, engine_version: 0.5.12.post1, tp_size: 8}
+restored:
+  description: What V(restore) changed.
+  returned: always
+  type: list
+  elements: str
+  sample: [/etc/systemd/system/sglang-qwen.service, /opt/sglang/instances/qwen/release]
+"""
+
+import datetime
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.blackwell.sglang.plugins.module_utils import _service
+from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "stage": {"type": "str", "choices": ["begin", "switch", "restore", "end"], "required": True},
+            "release": {"type": "str"},
+            "previous": {"type": "bool", "default": False},
+            "root": {"type": "path", "default": "/opt/sglang"},
+        },
+        required_if=[("stage", "begin", ("release",)), ("stage", "switch", ("release",))],
+        supports_check_mode=True,
+    )
+    places = _service.Places(module.params["name"], root=module.params["root"])
+    previous = _service.linked_release(places)
+    try:
+        changed, target, restored, instance = _step(module, places, previous)
+    except SglangError as exc:
+        module.fail_json(msg=str(exc), **exc.as_dict())
+    except OSError as exc:
+        module.fail_json(msg=f"{places.name}: {module.params['stage']}: {exc}")
+    diff = {"before": f"{places.link} -> {previous or 'absent'}\n", "after": f"{places.link} -> {target or 'absent'}\n"}
+    module.exit_json(
+        changed=changed, release=target, previous=previous, restored=restored, instance=instance, diff=diff
+    )
+
+
+def _step(
+    module: AnsibleModule, places: _service.Places, previous: str
+) -> tuple[bool, str, list[str], dict[str, t.Any]]:
+    stage, release = module.params["stage"], module.params["release"]
+    if stage == "begin":
+        if not module.check_mode:
+            now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            _service.begin_pending(places, release, now)
+        return True, previous, [], {}
+    if stage == "end":
+        there = places.pending.exists()
+        if not module.check_mode:
+            _service.end_pending(places)
+        return there, previous, [], {}
+    if stage == "switch":
+        if not module.check_mode:
+            return _service.switch(places, release), release, [], {}
+        return previous != release, release, [], {}
+    if release:
+        entry = next((each for each in _service.good_entries(places) if each["release"] == release), None)
+    else:
+        entry = _service.last_good(places, module.params["previous"])
+    if entry is None:
+        raise SglangError(
+            f"instance {places.name} has nothing else that was good"
+            + (f" with release {release}" if release else " to go back to"),
+            where=str(places.good),
+            fix="deploy a release that passes the gate first",
+            kind="no_good",
+        )
+    restored = [] if module.check_mode else _service.restore(places, entry)
+    return bool(restored) or module.check_mode, entry["release"], restored, entry.get("instance") or {}
+
+
+if __name__ == "__main__":
+    main()
