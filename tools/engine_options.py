@@ -8,8 +8,8 @@
     python3 tools/engine_options.py --packages DIR   # reads wheels and archives that are there already
     python3 tools/engine_options.py --check-help FILE --version 0.5.12.post1   # compares the table with a saved --help
 
-The engine is never imported and nothing of it is run: only its source text is read (tools/engine_source.py). To support a
-new version, add it to VERSIONS, run this, and look at the difference.
+The engine is never imported and nothing of it is run: only its source text is read (tools/engine_source.py). To
+support a new version, add it to VERSIONS, run this, and look at the difference.
 """
 
 from __future__ import annotations

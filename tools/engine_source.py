@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads the options of a published SGLang package from its source text, without importing it.
 
-Two generations exist: ``parser.add_argument(...)`` calls in ``ServerArgs.add_cli_args``, and (since 0.5.15) annotated fields
-``name: A[type, Arg(...)] = default`` that ``arg_groups/arg_utils.py`` turns into such calls. Both end here as the same rows.
+Two generations exist: ``parser.add_argument(...)`` calls in ``ServerArgs.add_cli_args``, and (since 0.5.15) annotated
+fields ``name: A[type, Arg(...)] = default`` that ``arg_groups/arg_utils.py`` turns into such calls. Both end here as
+the same rows.
 Constants are followed through assignments, imports, enums and class attributes by a small evaluator; what it cannot
 evaluate is an error, never a guess.
 """
@@ -12,6 +13,7 @@ evaluate is an error, never a guess.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import tarfile
 import typing as t
@@ -51,14 +53,12 @@ class Package:
                 if name.startswith("sglang/") and name.endswith(".py"):
                     self._files[name] = functools.partial(wheel.read, name)
         else:
-            archive = tarfile.open(path)
-            for member in archive:
-                _, _, name = member.name.partition("/")
-                if name.startswith("sglang/") and name.endswith(".py"):
-                    data = archive.extractfile(member)
+            with tarfile.open(path) as archive:
+                for member in archive:
+                    _, _, name = member.name.partition("/")
+                    data = archive.extractfile(member) if name.startswith("sglang/") and name.endswith(".py") else None
                     if data is not None:
-                        content = data.read()
-                        self._files[name] = functools.partial(bytes, content)
+                        self._files[name] = functools.partial(bytes, data.read())
         self._modules: dict[str, Module] = {}
 
     def module(self, dotted: str) -> Module:
@@ -122,7 +122,7 @@ class Module:
         if isinstance(node, ast.Dict):
             return {
                 self.constant(key, scope): self._lenient(value, scope)
-                for key, value in zip(node.keys, node.values)
+                for key, value in zip(node.keys, node.values, strict=True)
                 if key is not None
             }
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -287,10 +287,9 @@ def read_options(package: Package) -> dict[str, Row]:
     scope: dict[str, t.Any] = {}
     for statement in functions["add_cli_args"].body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            try:
+            # What cannot be evaluated is a piece of help text; if a choice needed it, evaluating the choice fails.
+            with contextlib.suppress(Unreadable):
                 scope[statement.targets[0].id] = module.constant(statement.value, scope)
-            except Unreadable:
-                pass  # a piece of help text; if a choice needed it, evaluating the choice fails
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             call = statement.value
             if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
@@ -301,7 +300,7 @@ def read_options(package: Package) -> dict[str, Row]:
 
 
 def _add_manual(rows: dict[str, Row], field: str, row: Row) -> None:
-    """A second registration for one field is an alias kept for old command lines: a row of its own, under its own name."""
+    """A second registration for one field is an alias kept for old command lines: a row under its own name."""
     if field in rows:
         own = row["spellings"][0].lstrip("-").replace("-", "_")
         row["sets"] = field

@@ -54,7 +54,7 @@ class ActionModule(ActionBase):
         return result
 
     def _check(self, variables: Result, only: list[str] | None) -> tuple[list[Problem], list[Problem], Result]:
-        groups, hostvars = variables.get("groups") or {}, variables.get("hostvars") or {}
+        groups, hostvars = variables.get("groups") or {}, variables["hostvars"]
         general = Findings()
         _fleet.check_groups(groups, general)
         all_findings: dict[str, Findings] = {}

@@ -16,9 +16,11 @@ _TAKEN = {
     "model_path": "model_path of the instance",
     "api_key": "api_key of the instance, from a vault: an argument stands in the unit, in ps and in the engine's log",
     "admin_api_key": "nothing here: an argument stands in the unit, in ps and in the engine's log",
-    "ssl_keyfile_password": "a key file without password, readable by the service user: an argument stands in ps and in the log",
+    "ssl_keyfile_password": "a key file without password, for the service user: an argument stands in ps and logs",
     "config": "args of the instance: what a file adds cannot be checked",
 }
+# An engine built from a fork knows more than the published table.
+_LIFTABLE = ("unknown_argument", "fork_only", "argument_choice")
 
 
 @dataclasses.dataclass
@@ -35,32 +37,52 @@ class Command:
     version: str | None
 
     def argv(self, model_path: str) -> list[str]:
-        """The words after ``-m sglang.launch_server``: model path, then options sorted by field, then the extra words."""
+        """The words after ``-m sglang.launch_server``: model path, options sorted by field, the extra words."""
         words, _ = options.to_argv(self.plain, self.version)
         return ["--model-path", model_path, *words, *self.extra]
 
 
-def read(
-    args: Table, extra: list[t.Any], version: str | None, where: str, findings: Findings, defaults: Table
-) -> Command:
-    """Check arguments against the version's table and merge them; what is wrong is collected under ``where``.args[...]."""
-    exact = options.nearest_table(version)[1]
-    if (args or extra) and not exact:
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What an instance asks for. ``where`` is its variable path, ``lifted`` the ids of the exceptions in force."""
+
+    args: Table
+    extra: list[t.Any]
+    version: str | None
+    where: str
+    lifted: frozenset[str] = frozenset()
+
+
+def merge(base: Table, over: Table, version: str | None) -> Table:
+    """``over`` laid over ``base``: a key replaces every key that sets the same field; null removes it."""
+    replaced = {options.field_of_key(str(key), version) for key in over}
+    kept = {key: value for key, value in base.items() if options.field_of_key(str(key), version) not in replaced}
+    return {str(key): value for key, value in {**kept, **over}.items() if value is not None}
+
+
+def read(request: Request, findings: Findings, defaults: Table) -> Command:
+    """Check arguments against the version's table and merge them with the extra words.
+
+    What is wrong is collected under ``args`` and ``extra_args`` of the instance. Defaults are put in for fields that
+    neither sets.
+    """
+    version, where = request.version, request.where
+    stand_in, exact = options.nearest_table(version)
+    if (request.args or request.extra) and not exact:
         findings.warn(
             f"{where}.args",
-            f"cannot be checked yet: no option table for sglang {version or 'of an unknown version'}, "
-            f"{options.nearest_table(version)[0]} stands in",
-            fix="none needed; the installed engine's own parser checks them before anything is stopped",
+            f"the option table of sglang {version or '(version unknown)'} is not known here; {stand_in}'s stands in",
+            fix="nothing; the installed engine's own parser checks the arguments before a server is stopped",
             id="version_unread",
         )
-    free = {key: value for key, value in args.items() if not _taken(key, f"{where}.args.{key}", findings)}
-    plain, troubles = options.normalise(free, version)
+    free = {key: value for key, value in request.args.items() if not _taken(key, f"{where}.args.{key}", findings)}
+    from_args, troubles = options.normalise(free, version)
     for trouble in troubles:
-        _tell(trouble, f"{where}.args.{trouble.key}", findings)
-    appended, troubles = options.parse_argv(extra, version)
+        _tell(trouble, f"{where}.args.{trouble.key}", request, findings)
+    appended, troubles = options.parse_argv(request.extra, version)
     for trouble in troubles:
-        _tell(trouble, f"{where}.extra_args[{trouble.key}]", findings)
-    for field in sorted(set(plain) & set(appended)):
+        _tell(trouble, f"{where}.extra_args[{trouble.key}]", request, findings)
+    for field in sorted(set(from_args) & set(appended)):
         findings.problem(
             f"{where}.extra_args",
             f"sets {field}, which args sets too",
@@ -68,13 +90,14 @@ def read(
             "remove it from one of the two",
             "argument_twice",
         )
+    words = [word for word in request.extra if isinstance(word, str)]
     for field in [field for field in appended if _taken(field, f"{where}.extra_args", findings)]:
         appended.pop(field)
-        extra = []  # what must not stand on the command line does not reach the result either
+        words = []  # what must not stand on a command line does not reach the result either
     for field, value in defaults.items():
         if field not in appended:
-            plain.setdefault(field, value)
-    return Command({**plain, **appended}, plain, [word for word in extra if isinstance(word, str)], version)
+            from_args.setdefault(field, value)
+    return Command({**from_args, **appended}, from_args, words, version)
 
 
 def _taken(field: str, where: str, findings: Findings) -> bool:
@@ -84,6 +107,11 @@ def _taken(field: str, where: str, findings: Findings) -> bool:
     return True
 
 
-def _tell(trouble: options.Trouble, where: str, findings: Findings) -> None:
-    tell = findings.warn if trouble.warning else findings.problem
-    tell(where, trouble.what, trouble.expected, trouble.fix, trouble.id)
+def _tell(trouble: options.Trouble, where: str, request: Request, findings: Findings) -> None:
+    if trouble.warning or trouble.id in request.lifted:
+        findings.warn(where, trouble.what, trouble.expected, trouble.fix, trouble.id)
+        return
+    exception = ""
+    if trouble.id in _LIFTABLE:
+        exception = f"; for an engine that knows it, write it in extra_args and grant the exception {trouble.id}"
+    findings.problem(where, trouble.what, trouble.expected, trouble.fix + exception, trouble.id)

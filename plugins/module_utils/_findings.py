@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import math
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import Problem
@@ -166,6 +167,19 @@ def shown(value: t.Any) -> str:
 def has_control(text: str) -> bool:
     """Whether a text holds a line break or a control character, which no unit or environment file can carry."""
     return any(ord(char) < 32 or ord(char) == 127 for char in text)
+
+
+def plain(value: t.Any) -> t.Any:
+    """A YAML value with only what JSON has: keys as text, dates as ISO text, anything else by its ``str``."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(entry) for entry in value]
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value.isoformat() if isinstance(value, (datetime.date, datetime.datetime)) else str(value)
 
 
 def deep_merge(base: t.Any, over: t.Any) -> t.Any:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, blackwell.sglang contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stacks as an inventory writes them: merged over the shipped ones, checked, and their digest (private to the collection)."""
+"""Stacks as an inventory writes them: merged over the shipped ones, checked, digested (private to the collection)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def stack_digest(stack: t.Mapping[str, t.Any]) -> str:
 
 
 def engine_version(stack: t.Mapping[str, t.Any]) -> str | None:
-    """The SGLang version that a stack installs: its ``engine_version`` if it names one, else the exact pin, else None."""
+    """The SGLang version that a stack installs: its ``engine_version`` if it has one, else the exact pin, else None."""
     said = stack.get("engine_version")
     if not said:
         requirements = stack.get("requirements")

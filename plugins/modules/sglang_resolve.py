@@ -12,8 +12,8 @@ module: sglang_resolve
 short_description: Merge profiles, instances and stacks of a host into what it shall serve
 version_added: "1.0.0"
 description:
-  - Reads C(sglang_instances), C(sglang_stacks), C(sglang_profiles) and the other inventory variables of the current host
-    and merges them with what the collection ships.
+  - Reads C(sglang_instances), C(sglang_stacks), C(sglang_profiles) and the other inventory variables of the current
+    host and merges them with what the collection ships.
   - It checks types, names, engine arguments (against the option table of the stack's SGLang version) and the rules that
     the engine's parser cannot know, and lists every problem at once.
   - It runs on the controller and makes no connection. No secret enters its result.
@@ -61,7 +61,12 @@ resolved:
       description: The stacks that its instances use, by name, with C(digest) and C(engine_version).
       returned: always
       type: dict
-      sample: {stable: {channel: stable, requirements: {sglang: {version: "==0.5.23"}}, engine_version: 0.5.23, digest: 5c1f0e3d7a92}}
+      sample:
+        stable:
+          channel: stable
+          requirements: {sglang: {version: "==0.5.23"}}
+          engine_version: 0.5.23
+          digest: 5c1f0e3d7a92
     instances:
       description: Its instances, in the order of the inventory.
       returned: always

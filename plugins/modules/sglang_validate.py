@@ -12,10 +12,11 @@ module: sglang_validate
 short_description: Check a whole inventory before any connection is made
 version_added: "1.0.0"
 description:
-  - Checks the variables of every host in the groups C(sglang_hosts) and C(proxmox_hosts) on the controller and fails with one
-    message that lists every problem with host, variable, what is wrong, what was expected and what to write.
-  - Unknown variables with the collection's prefixes are reported with the nearest known name, engine arguments are checked
-    against the option table of the stack's SGLang version and against rules for SM120, references between hosts are followed.
+  - Checks the variables of every host in the groups C(sglang_hosts) and C(proxmox_hosts) on the controller and fails
+    with one message that lists every problem with host, variable, what is wrong, what was expected and what to write.
+  - Unknown variables with the collection's prefixes are reported with the nearest known name, engine arguments are
+    checked against the option table of the stack's SGLang version and against rules for SM120, references between hosts
+    are followed.
   - Values that may be secrets are never shown. An encrypted value that this run cannot open is a problem.
 author:
   - blackwell.sglang contributors (@blackwell-sglang)
@@ -54,7 +55,7 @@ hosts:
   type: dict
   sample:
     sglang1:
-      - "qwen: started, sglang 0.5.12.post1 (stack nightly), /models/Qwen3.5-397B-A17B-NVFP4, KV cache bf16, TP 8, 127.0.0.1:30000"
+      - "qwen: started, sglang 0.5.12.post1 (stack nightly), /models/X, KV cache bf16, TP 8, 127.0.0.1:30000"
 problems:
   description: What must be put right.
   returned: always

@@ -21,9 +21,13 @@ def check_groups(groups: t.Mapping[str, t.Any], findings: Findings) -> None:
     others = [name for name in groups if name not in ("all", "ungrouped", "proxmox_hosts")]
     close = nearest("sglang_hosts", others)
     said = "has no host" if "sglang_hosts" in groups else "does not exist in this inventory"
-    findings.problem("group sglang_hosts", said, "the guests or machines that serve",
-                     f"rename the group {close[0]}" if close else "name an inventory with -i, such as -i inventories/proxmox",
-                     "no_hosts")
+    findings.problem(
+        "group sglang_hosts",
+        said,
+        "the guests or machines that serve",
+        f"rename the group {close[0]}" if close else "name an inventory with -i, such as -i inventories/proxmox",
+        "no_hosts",
+    )
 
 
 def check_references(resolved: t.Mapping[str, t.Any], groups: t.Mapping[str, t.Any], findings: Findings) -> None:
@@ -32,9 +36,13 @@ def check_references(resolved: t.Mapping[str, t.Any], groups: t.Mapping[str, t.A
     known = list(groups.get("proxmox_hosts") or [])
     if hypervisor is None or hypervisor in known:
         return
-    findings.problem("sglang_hypervisor", f"is {hypervisor!r}, which is no host of the group proxmox_hosts",
-                     "one of " + (", ".join(known) or "the hosts of proxmox_hosts"),
-                     did_you_mean(hypervisor, known, f"add {hypervisor} to proxmox_hosts"), "unknown_hypervisor")
+    findings.problem(
+        "sglang_hypervisor",
+        f"is {hypervisor!r}, which is no host of the group proxmox_hosts",
+        "one of " + (", ".join(known) or "the hosts of proxmox_hosts"),
+        did_you_mean(hypervisor, known, f"add {hypervisor} to proxmox_hosts"),
+        "unknown_hypervisor",
+    )
 
 
 def check_guests(resolved: t.Mapping[str, t.Mapping[str, t.Any]], findings_of: t.Callable[[str], Findings]) -> None:
@@ -46,8 +54,13 @@ def check_guests(resolved: t.Mapping[str, t.Mapping[str, t.Any]], findings_of: t
             continue
         guest = (place["hypervisor"], place["vmid"])
         if guest in seen:
-            findings_of(host).problem("sglang_vmid", f"is {guest[1]} on {guest[0]}, like that of {seen[guest]}",
-                                      "a guest of its own", "write the guest's own number (pct list, qm list)", "vmid_twice")
+            findings_of(host).problem(
+                "sglang_vmid",
+                f"is {guest[1]} on {guest[0]}, like that of {seen[guest]}",
+                "a guest of its own",
+                "write the guest's own number (pct list, qm list)",
+                "vmid_twice",
+            )
         seen.setdefault(guest, host)
 
 
@@ -59,14 +72,24 @@ def check_local_files(resolved: t.Mapping[str, t.Any], findings: Findings) -> No
         if instance["state"] != "started" or not instance["model_path"].startswith("/"):
             continue
         if not folder.is_dir():
-            findings.problem(where, f"{folder} is no folder on this host", "the folder of the checkpoint",
-                             "write the folder that holds config.json", "no_checkpoint")
+            findings.problem(
+                where,
+                f"{folder} is no folder on this host",
+                "the folder of the checkpoint",
+                "write the folder that holds config.json",
+                "no_checkpoint",
+            )
             continue
         for name, required in (("config.json", True), ("hf_quant_config.json", False)):
             problem = _json_problem(folder / name, required)
             if problem:
-                findings.problem(where, f"{folder / name} {problem}", "a JSON object, as the checkpoint was published",
-                                 "fetch the checkpoint again, or name another folder", "broken_checkpoint")
+                findings.problem(
+                    where,
+                    f"{folder / name} {problem}",
+                    "a JSON object, as the checkpoint was published",
+                    "fetch the checkpoint again, or name another folder",
+                    "broken_checkpoint",
+                )
 
 
 def _json_problem(path: pathlib.Path, required: bool) -> str:

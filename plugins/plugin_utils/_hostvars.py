@@ -3,14 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Variables of a host as plain values, for the action plugins (controller only).
 
-Every variable is rendered by itself, so that one that cannot be rendered is one finding and the rest is still checked.
-Secrets are never decrypted here: a value that is encrypted, or an ``api_key`` in any form, is replaced by a placeholder.
+Every variable is rendered by itself, so that one that cannot be rendered is one finding and the rest is still
+checked. Secrets are never decrypted here: a value that is encrypted, or an ``api_key`` in any form, is replaced by a
+placeholder.
 """
 
 from __future__ import annotations
 
 import functools
-import os
+import pathlib
 import typing as t
 
 import yaml
@@ -19,9 +20,9 @@ from ansible.parsing.vault import EncryptedString
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._findings import Findings
 
-COLLECTION = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-STACKS_FILE = os.path.join(COLLECTION, "roles", "nightly_stack", "files", "stacks.yml")
-PROFILES_FOLDER = os.path.join(COLLECTION, "roles", "sglang_service", "files", "profiles")
+COLLECTION = pathlib.Path(__file__).resolve().parents[2]
+STACKS_FILE = COLLECTION / "roles" / "nightly_stack" / "files" / "stacks.yml"
+PROFILES_FOLDER = COLLECTION / "roles" / "sglang_service" / "files" / "profiles"
 # What resolve reads of a host's variables.
 READ = (
     "sglang_instances",
@@ -40,18 +41,17 @@ HIDDEN = "set, and not shown"
 Render = t.Callable[[t.Any], t.Any]
 
 
-def read_yaml(path: str) -> t.Any:
+def read_yaml(path: pathlib.Path) -> t.Any:
     """A YAML file of the collection; SglangError names the file if it is absent or broken."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        with open(path, encoding="utf-8") as handle:
-            return yaml.load(handle, Loader=loader)
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     except OSError as error:
         raise SglangError(
-            f"cannot be read: {error.strerror}", path, "a file of the collection", "install the collection again"
+            f"cannot be read: {error.strerror}", str(path), "a file of the collection", "install the collection again"
         ) from error
     except yaml.YAMLError as error:
-        raise SglangError(f"is no YAML: {str(error).splitlines()[0]}", path) from error
+        raise SglangError(f"is no YAML: {str(error).splitlines()[0]}", str(path)) from error
 
 
 @functools.cache
@@ -59,15 +59,14 @@ def shipped_stacks() -> dict[str, t.Any]:
     """The stacks that ship with the collection, by name."""
     stacks = read_yaml(STACKS_FILE)
     if not isinstance(stacks, dict):
-        raise SglangError("holds no dictionary", STACKS_FILE)
+        raise SglangError("holds no dictionary", str(STACKS_FILE))
     return stacks
 
 
 @functools.cache
 def shipped_profiles() -> dict[str, t.Any]:
     """The profiles that ship with the collection: file name without .yml to content."""
-    names = sorted(os.listdir(PROFILES_FOLDER)) if os.path.isdir(PROFILES_FOLDER) else []
-    return {name[:-4]: read_yaml(os.path.join(PROFILES_FOLDER, name)) for name in names if name.endswith(".yml")}
+    return {path.stem: read_yaml(path) for path in sorted(PROFILES_FOLDER.glob("*.yml"))}
 
 
 def plain_hostvars(host: str, raw: t.Mapping[str, t.Any], render: Render, findings: Findings) -> dict[str, t.Any]:

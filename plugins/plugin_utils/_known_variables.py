@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import pathlib
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils._findings import Findings, kind_of, nearest
@@ -45,9 +44,9 @@ _TRUTH = ("true", "false", "yes", "no", "on", "off", "1", "0")
 def specs() -> dict[str, dict[str, t.Any]]:
     """Variable name to its option in an argument spec, over all roles and playbooks; empty for collection-wide ones."""
     found: dict[str, dict[str, t.Any]] = {name: {} for name in (*COLLECTION_WIDE, *RESULTS)}
-    root = pathlib.Path(COLLECTION)
-    for path in sorted([*root.glob("roles/*/meta/argument_specs.yml"), *root.glob("playbooks/*.meta.yml")]):
-        content = read_yaml(str(path))
+    files = [*COLLECTION.glob("roles/*/meta/argument_specs.yml"), *COLLECTION.glob("playbooks/*.meta.yml")]
+    for path in sorted(files):
+        content = read_yaml(path)
         entries = content.get("argument_specs") if isinstance(content, dict) else None
         for entry in (entries or {}).values():
             for name, option in ((entry or {}).get("options") or {}).items():
@@ -59,7 +58,7 @@ def specs() -> dict[str, dict[str, t.Any]]:
 @functools.cache
 def prefixes() -> tuple[str, ...]:
     """Beginnings of names that belong to this collection: ``sglang_`` and each role's name."""
-    roles = sorted(path.name for path in pathlib.Path(COLLECTION, "roles").iterdir() if path.is_dir())
+    roles = sorted(path.name for path in (COLLECTION / "roles").iterdir() if path.is_dir())
     return ("sglang_", *(f"{role}_" for role in roles))
 
 
@@ -81,15 +80,20 @@ def check_names(variables: t.Iterable[str], findings: Findings) -> None:
     for name in sorted(variables):
         close = misspelling(name)
         if close is not None:
-            findings.problem(name, "is no variable that the collection reads", "a known name",
-                             f"write {' or '.join(close)}" if close else "rename it, or remove it", "unknown_variable")
+            findings.problem(
+                name,
+                "is no variable that the collection reads",
+                "a known name",
+                f"write {' or '.join(close)}" if close else "rename it, or remove it",
+                "unknown_variable",
+            )
 
 
 def check_types(variables: t.Mapping[str, t.Any], render: Render, findings: Findings) -> None:
     """Report role variables whose value does not fit the type or the choices of their argument spec.
 
-    Values are not shown: any of them may be a secret. One that cannot be rendered here is left to the role, whose defaults
-    it may need.
+    Values are not shown: any of them may be a secret. One that cannot be rendered here is left to the role, whose
+    defaults it may need.
     """
     for name in sorted(set(variables) & set(specs())):
         option = specs()[name]
@@ -97,7 +101,7 @@ def check_types(variables: t.Mapping[str, t.Any], render: Render, findings: Find
             continue
         try:
             value = render(variables[name])
-        except Exception:  # noqa: BLE001, S112  (undefined here does not mean undefined in the role)
+        except Exception:
             continue
         if value is None:
             continue
@@ -106,8 +110,13 @@ def check_types(variables: t.Mapping[str, t.Any], render: Render, findings: Find
             findings.problem(name, f"is {kind_of(value)}", said, f"write {name} as {said}", "type")
         elif option.get("choices") and not isinstance(value, (list, dict)) and value not in option["choices"]:
             listed = ", ".join(map(str, option["choices"]))
-            findings.problem(name, "has a value that is not among its choices", f"one of {listed}",
-                             f"write {name}: {option['choices'][0]}", "choice")
+            findings.problem(
+                name,
+                "has a value that is not among its choices",
+                f"one of {listed}",
+                f"write {name}: {option['choices'][0]}",
+                "choice",
+            )
 
 
 def _fits(value: t.Any, kind: str, allowed: tuple[type, ...]) -> bool:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the engine's parser cannot know: settings that start and are wrong on SM120 (private to the collection).
 
-The rules stand in ``lint_backends``, ``lint_speculation`` and ``lint_settings``; each carries an id, what is seen when it
-is broken, a version range and a source. A rule is lifted by an exception of the instance or its stack with that id.
+The rules stand in ``lint_backends``, ``lint_speculation`` and ``lint_settings``; each carries an id, what is seen when
+it is broken, a version range and a source. A rule is lifted by an exception of the instance or its stack with that id.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class Facts:
     @property
     def hybrid(self) -> bool:
         """Whether the model has linear-attention states (Qwen3.5, Qwen3-Next), by the name of its path or profile."""
-        return any(_HYBRID.search(str(self.instance[key] or "")) for key in ("model_path", "profile", "served_model_name"))
+        return any(
+            _HYBRID.search(str(self.instance[key] or "")) for key in ("model_path", "profile", "served_model_name")
+        )
 
     def on(self, name: str) -> bool:
         """Whether an environment variable is set to a true value."""
@@ -106,7 +108,7 @@ def all_rules() -> tuple[Rule, ...]:
         lint_speculation,
     )
 
-    return (*lint_backends.RULES, *lint_speculation.RULES, *lint_settings.RULES)
+    return t.cast("tuple[Rule, ...]", (*lint_backends.RULES, *lint_speculation.RULES, *lint_settings.RULES))
 
 
 def check(

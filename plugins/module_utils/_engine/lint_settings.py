@@ -34,15 +34,23 @@ def _open_host(facts: Facts) -> Finding | None:
     host = str(facts.instance["listen"]["host"])
     if is_loopback(host) or facts.instance["api_key_set"]:
         return None
-    return Finding("args.host", f"is {host}, which others reach, and no api_key is set", "an api_key, or 127.0.0.1",
-                   'write api_key: "{{ vault_sglang_api_key }}", or host: 127.0.0.1 behind a proxy')
+    return Finding(
+        "args.host",
+        f"is {host}, which others reach, and no api_key is set",
+        "an api_key, or 127.0.0.1",
+        'write api_key: "{{ vault_sglang_api_key }}", or host: 127.0.0.1 behind a proxy',
+    )
 
 
 def _nodes(facts: Facts) -> Finding | None:
     if facts.number("nnodes", 1) <= 1:
         return None
-    return Finding("args.nnodes", f"is {facts.get('nnodes')}: an instance on several hosts is not supported",
-                   "1", "remove nnodes, node_rank and dist_init_addr")
+    return Finding(
+        "args.nnodes",
+        f"is {facts.get('nnodes')}: an instance on several hosts is not supported",
+        "1",
+        "remove nnodes, node_rank and dist_init_addr",
+    )
 
 
 def _p2p_level(facts: Facts) -> Finding | None:
@@ -50,32 +58,49 @@ def _p2p_level(facts: Facts) -> Finding | None:
     if not value or value.upper() in _P2P_NAMES:
         return None
     if value in _P2P_NUMBERS:
-        return Finding("env.NCCL_P2P_LEVEL", f"is {value}: NCCL calls integers legacy, and the tables that circulate name the "
-                       f"wrong ones ({value} is {_P2P_NUMBERS[value]})", "a name: " + ", ".join(_P2P_NAMES),
-                       f"write NCCL_P2P_LEVEL: {_P2P_NUMBERS[value]}")
-    return Finding("env.NCCL_P2P_LEVEL", f"is {value}, which NCCL does not know", "one of " + ", ".join(_P2P_NAMES),
-                   "write NCCL_P2P_LEVEL: SYS")
+        return Finding(
+            "env.NCCL_P2P_LEVEL",
+            f"is {value}: NCCL calls integers legacy, and the tables that circulate name the "
+            f"wrong ones ({value} is {_P2P_NUMBERS[value]})",
+            "a name: " + ", ".join(_P2P_NAMES),
+            f"write NCCL_P2P_LEVEL: {_P2P_NUMBERS[value]}",
+        )
+    return Finding(
+        "env.NCCL_P2P_LEVEL",
+        f"is {value}, which NCCL does not know",
+        "one of " + ", ".join(_P2P_NAMES),
+        "write NCCL_P2P_LEVEL: SYS",
+    )
 
 
 def _p2p_both(facts: Facts) -> Finding | None:
     if not (facts.on("NCCL_P2P_DISABLE") and facts.env.get("NCCL_P2P_LEVEL")):
         return None
-    return Finding("env.NCCL_P2P_LEVEL", "has no effect beside NCCL_P2P_DISABLE=1", "one of the two", "remove one of them")
+    return Finding(
+        "env.NCCL_P2P_LEVEL", "has no effect beside NCCL_P2P_DISABLE=1", "one of the two", "remove one of them"
+    )
 
 
 def _version_check(facts: Facts) -> Finding | None:
     if not facts.on("FLASHINFER_DISABLE_VERSION_CHECK"):
         return None
-    return Finding("env.FLASHINFER_DISABLE_VERSION_CHECK", "hides FlashInfer parts of different versions: stale kernels then "
-                   "write where they must not", "not set; the parts have one version", "remove it and let the stack install "
-                   "equal versions")
+    return Finding(
+        "env.FLASHINFER_DISABLE_VERSION_CHECK",
+        "hides FlashInfer parts of different versions: stale kernels then write where they must not",
+        "not set; the parts have one version",
+        "remove it and let the stack install equal versions",
+    )
 
 
 def _kernel_check(facts: Facts) -> Finding | None:
     if not facts.on("SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK"):
         return None
-    return Finding("env.SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK", "hides a kernel package that is older than the engine needs",
-                   "not set", "remove it and let the stack install the version that the engine asks for")
+    return Finding(
+        "env.SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK",
+        "hides a kernel package that is older than the engine needs",
+        "not set",
+        "remove it and let the stack install the version that the engine asks for",
+    )
 
 
 def _plain_arch(facts: Facts) -> Finding | None:
@@ -83,75 +108,141 @@ def _plain_arch(facts: Facts) -> Finding | None:
         value = str(facts.env.get(name, ""))
         if re.search(r"(?<![\w.])(12\.0|120)(?![\w.])", value):
             right = "120a" if name.startswith("CMAKE") else "12.0a"
-            return Finding(f"env.{name}", f"is {value}: the FP4 conversion exists for the targets sm_120a and sm_120f only",
-                           right, f'write {name}: "{right}"')
+            return Finding(
+                f"env.{name}",
+                f"is {value}: the FP4 conversion exists for the targets sm_120a and sm_120f only",
+                right,
+                f'write {name}: "{right}"',
+            )
     return None
 
 
 def _deep_gemm(facts: Facts) -> Finding | None:
     for name in ("SGLANG_ENABLE_JIT_DEEPGEMM", "SGLANG_ENABLE_DEEP_GEMM"):
         if facts.on(name):
-            return Finding(f"env.{name}", "is on: DeepGEMM has no SM120 kernels and takes UE8M0 scales for NVFP4's E4M3 ones",
-                           '"0"', f'write {name}: "0"')
+            return Finding(
+                f"env.{name}",
+                "is on: DeepGEMM has no SM120 kernels and takes UE8M0 scales for NVFP4's E4M3 ones",
+                '"0"',
+                f'write {name}: "0"',
+            )
     return None
 
 
 def _nan_masked(facts: Facts) -> Finding | None:
     if not facts.get("enable_nan_detection"):
         return None
-    return Finding("args.enable_nan_detection", "turns NaN into a fixed token instead of stopping: wrong text, no crash",
-                   "not given; the gate looks for NaN", "remove it, or keep it for a diagnosis only")
+    return Finding(
+        "args.enable_nan_detection",
+        "turns NaN into a fixed token instead of stopping: wrong text, no crash",
+        "not given; the gate looks for NaN",
+        "remove it, or keep it for a diagnosis only",
+    )
 
 
 def _longer_context(facts: Facts) -> Finding | None:
     if not facts.on("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"):
         return None
-    return Finding("env.SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "lets context_length exceed what the model was trained "
-                   "for", "not set", "remove it, and give the context that the checkpoint names")
+    return Finding(
+        "env.SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
+        "lets context_length exceed what the model was trained for",
+        "not set",
+        "remove it, and give the context that the checkpoint names",
+    )
 
 
 def _chunk_page(facts: Facts) -> Finding | None:
     chunk, page = facts.number("chunked_prefill_size", 0), facts.number("page_size", 1)
     if chunk <= 0 or page <= 0 or chunk % page == 0:
         return None
-    return Finding("args.chunked_prefill_size", f"is {chunk}, no multiple of page_size {page}: the engine asserts against it",
-                   "a multiple of page_size", f"write chunked_prefill_size: {max(page, chunk // page * page)}")
+    return Finding(
+        "args.chunked_prefill_size",
+        f"is {chunk}, no multiple of page_size {page}: the engine asserts against it",
+        "a multiple of page_size",
+        f"write chunked_prefill_size: {max(page, chunk // page * page)}",
+    )
 
 
 def _colon(facts: Facts) -> Finding | None:
     name = facts.get("served_model_name")
     if name is None or ":" not in str(name):
         return None
-    return Finding("args.served_model_name", "holds a colon, which the engine keeps for LoRA adapters", "a name without :",
-                   f"write {str(name).replace(':', '-')}")
+    return Finding(
+        "args.served_model_name",
+        "holds a colon, which the engine keeps for LoRA adapters",
+        "a name without :",
+        f"write {str(name).replace(':', '-')}",
+    )
 
 
 def _memory(facts: Facts) -> Finding | None:
     value = facts.get("mem_fraction_static")
     if not isinstance(value, (int, float)) or 0 < value < 1:
         return None
-    return Finding("args.mem_fraction_static", f"is {value}", "a fraction between 0 and 1", "write mem_fraction_static: 0.85")
+    return Finding(
+        "args.mem_fraction_static", f"is {value}", "a fraction between 0 and 1", "write mem_fraction_static: 0.85"
+    )
 
 
 def _modelopt_unsaid(facts: Facts) -> Finding | None:
     if facts.get("quantization") is not None or not facts.fp4:
         return None
-    return Finding("args.quantization", "is not given: this version takes a checkpoint with quant_method modelopt for FP8",
-                   "modelopt_fp4", "write quantization: modelopt_fp4")
+    return Finding(
+        "args.quantization",
+        "is not given: this version takes a checkpoint with quant_method modelopt for FP8",
+        "modelopt_fp4",
+        "write quantization: modelopt_fp4",
+    )
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("open_without_key", REFUSE, "", "anyone on the network uses the model", "server_args.py: without api_key every request is served", _open_host),
-    Rule("multi_node", REFUSE, "", "waits for the other nodes for ever", "scope of this collection", _nodes, liftable=False),
-    Rule("nccl_p2p_level", REFUSE, "", "another level than meant: slow, or a hang", "NCCL's documentation; B074, sm120.md B.4",
-         _p2p_level),
+    Rule(
+        "open_without_key",
+        REFUSE,
+        "",
+        "anyone on the network uses the model",
+        "server_args.py: without api_key every request is served",
+        _open_host,
+    ),
+    Rule(
+        "multi_node",
+        REFUSE,
+        "",
+        "waits for the other nodes for ever",
+        "scope of this collection",
+        _nodes,
+        liftable=False,
+    ),
+    Rule(
+        "nccl_p2p_level",
+        REFUSE,
+        "",
+        "another level than meant: slow, or a hang",
+        "NCCL's documentation; B074, sm120.md B.4",
+        _p2p_level,
+    ),
     Rule("nccl_p2p_both", WARN, "", "the level is not used", "NCCL's documentation", _p2p_both),
-    Rule("flashinfer_version_check", REFUSE, "", "asynchronous CUDA errors, illegal memory access", "B044", _version_check),
+    Rule(
+        "flashinfer_version_check",
+        REFUSE,
+        "",
+        "asynchronous CUDA errors, illegal memory access",
+        "B044",
+        _version_check,
+    ),
     Rule("kernel_version_check", WARN, "", "undefined symbols or wrong results later", "engine.md 1.9", _kernel_check),
-    Rule("plain_arch_list", REFUSE, "", "Instruction 'cvt with .e2m1x2' not supported on .target 'sm_120'",
-         "flashinfer issue 1966; sm120.md A.0", _plain_arch),
+    Rule(
+        "plain_arch_list",
+        REFUSE,
+        "",
+        "Instruction 'cvt with .e2m1x2' not supported on .target 'sm_120'",
+        "flashinfer issue 1966; sm120.md A.0",
+        _plain_arch,
+    ),
     Rule("deep_gemm_env", REFUSE, "", "NaN", "sglang PR 19948 (B017)", _deep_gemm),
-    Rule("nan_detection", WARN, "<0.5.13", "garbage tokens instead of an error", "engine.md 6; sm120.md A.2", _nan_masked),
+    Rule(
+        "nan_detection", WARN, "<0.5.13", "garbage tokens instead of an error", "engine.md 6; sm120.md A.2", _nan_masked
+    ),
     Rule("longer_context", WARN, "", "quality falls beyond the trained context", "engine.md 2.3", _longer_context),
     Rule("chunk_page", REFUSE, "", "assertion at start", "engine.md 2.3", _chunk_page),
     Rule("served_name_colon", REFUSE, "", "assertion at start", "server_args.py of 0.5.9, line 5156", _colon),

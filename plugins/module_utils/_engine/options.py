@@ -1,61 +1,51 @@
 # Copyright (c) 2026, blackwell.sglang contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The engine's command line, version by version (private to the collection; used on the controller).
+"""Arguments as words of the engine's command line, and words as arguments (private to the collection).
 
-``options.json`` beside this file is generated from the published packages' source by ``tools/engine_options.py``: one row
-per option and range of versions. This module reads it, turns arguments given by field name into the words of a version's
-command line, and reads words back as argparse would. Renamed fields are translated by ``renames.RENAMES``. A table is no
-import: modules that run on a target cannot use this one, since only Python files travel there.
+Arguments are given by field name; renamed ones are translated (``renames``), values are brought to the option's type or
+refused with what it takes. Words are read back as the engine's argparse reads them. What is wrong is returned as
+:class:`Trouble`, never raised.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import json
 import math
-import os
 import re
 import typing as t
 
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.option_table import (
+    Option,
+    candidates,
+    field_for_spelling,
+    nearest_table,
+    options_for,
+    spellings_for,
+    table_versions,
+    versions_with,
+)
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.renames import note_on, renamed
-from ansible_collections.blackwell.sglang.plugins.module_utils._engine.versions import EngineVersion
 
-TABLE_FILE = os.path.join(os.path.dirname(__file__), "options.json")
-
-
-@dataclasses.dataclass(frozen=True)
-class Option:
-    """One option of one version.
-
-    ``kind`` is ``flag`` (takes no value, true when given), ``toggle`` (``--x`` and ``--no-x``), ``value`` (one value),
-    ``optional`` (a value or none, then ``const``), ``list`` (one value or more) or ``list0`` (any number of values).
-    ``type`` names how a word is read: str, int, float, json (a JSON object or list in one word), or human_int (an integer,
-    or one with a suffix such as 32k). ``sets`` is the field that an old spelling sets, where it is not its own.
-    """
-
-    field: str
-    spellings: tuple[str, ...]
-    kind: str = "value"
-    type: str = "str"
-    choices: tuple[t.Any, ...] = ()
-    default: t.Any = None
-    const: t.Any = None
-    required: bool = False
-    deprecated: str = ""
-    sets: str = ""
-
-    @property
-    def spelling(self) -> str:
-        """The spelling to write: the first one, which is what ``--help`` shows."""
-        return self.spellings[0]
+__all__ = [
+    "Option",
+    "Trouble",
+    "field_for_spelling",
+    "field_of_key",
+    "nearest_table",
+    "normalise",
+    "options_for",
+    "parse_argv",
+    "table_versions",
+    "to_argv",
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class Trouble:
-    """What is wrong with one argument; ``warning`` where it stops nothing (a version that was not read, a translation)."""
+    """What is wrong with one argument; ``warning`` where it stops nothing (an unread version, a translation)."""
 
     key: str
     what: str
@@ -63,102 +53,6 @@ class Trouble:
     fix: str = ""
     id: str = "argument"
     warning: bool = False
-
-
-@functools.cache
-def _table() -> dict[str, t.Any]:
-    with open(TABLE_FILE, encoding="utf-8") as handle:
-        return t.cast("dict[str, t.Any]", json.load(handle))
-
-
-def table_versions() -> tuple[str, ...]:
-    """The versions whose options were read from source, oldest first."""
-    return tuple(_table()["versions"])
-
-
-@functools.cache
-def nearest_table(version: str | None) -> tuple[str, bool]:
-    """The version whose table stands in for the given one, and whether it is that very version.
-
-    An unread version (``main``, a development build, None) is judged by the newest read one that is not newer, since
-    options are added far more often than taken away; the caller then warns instead of refusing.
-    """
-    known = table_versions()
-    wanted = EngineVersion.try_parse(version)
-    if wanted is None:
-        return known[-1], False
-    older = [name for name in known if EngineVersion.parse(name) <= wanted]
-    name = older[-1] if older else known[0]
-    return name, EngineVersion.parse(name) == wanted
-
-
-@functools.cache
-def options_for(version: str | None) -> dict[str, Option]:
-    """Field name to option, for a version or its stand-in (:func:`nearest_table`)."""
-    table = _table()
-    position = table["versions"].index(nearest_table(version)[0])
-    found: dict[str, Option] = {}
-    for field, rows in table["options"].items():
-        for row in rows:
-            if any(first <= position <= last for first, last in row["in"]):
-                found[field] = _option(field, row, table["choices"])
-    return found
-
-
-def _option(field: str, row: dict[str, t.Any], choices: list[list[t.Any]]) -> Option:
-    return Option(
-        field=field,
-        spellings=tuple(row["spellings"]),
-        kind=row.get("kind", "value"),
-        type=row.get("type", "str"),
-        choices=tuple(choices[row["choices"]]) if "choices" in row else (),
-        default=row.get("default"),
-        const=row.get("const"),
-        required=row.get("required", False),
-        deprecated=row.get("deprecated", ""),
-        sets=row.get("sets", ""),
-    )
-
-
-@functools.cache
-def spellings_for(version: str | None) -> dict[str, str]:
-    """Every spelling of a version's command line (``--no-x`` of toggles included) to its field."""
-    found = {}
-    for field, option in options_for(version).items():
-        for spelling in option.spellings:
-            found[spelling] = field
-            if option.kind == "toggle" and spelling.startswith("--"):
-                found["--no-" + spelling[2:]] = field
-    return found
-
-
-def field_for_spelling(spelling: str, version: str | None) -> str | None:
-    """The field that a flag sets: ``--tensor-parallel-size`` sets tp_size; an unambiguous beginning counts, as in argparse."""
-    fields = candidates(spelling.partition("=")[0], version)
-    return next(iter(fields)) if len(fields) == 1 else None
-
-
-def candidates(spelling: str, version: str | None) -> set[str]:
-    """The fields a flag may mean: one if it is known, several if it is an ambiguous beginning, none if unknown."""
-    known = spellings_for(version)
-    if spelling in known:
-        return {known[spelling]}
-    if not spelling.startswith("--") or len(spelling) < 3:
-        return set()
-    # argparse counts spellings, not fields: two spellings of one field are ambiguous to it as well.
-    matches = [name for name in known if name.startswith(spelling)]
-    return {known[matches[0]]} if len(matches) == 1 else {f"{known[name]} ({name})" for name in matches}
-
-
-def versions_with(field: str) -> tuple[str, ...]:
-    """The read versions that know a field, oldest first."""
-    table = _table()
-    rows = table["options"].get(field, [])
-    return tuple(
-        name
-        for position, name in enumerate(table["versions"])
-        if any(first <= position <= last for row in rows for first, last in row["in"])
-    )
 
 
 def to_argv(args: t.Mapping[str, t.Any], version: str | None) -> tuple[list[str], list[Trouble]]:
@@ -173,6 +67,12 @@ def to_argv(args: t.Mapping[str, t.Any], version: str | None) -> tuple[list[str]
     for field in sorted(normal):
         words += _words_of(options_for(version)[field], normal[field])
     return words, troubles
+
+
+def field_of_key(key: str, version: str | None) -> str:
+    """The field that a key of ``args`` sets in a version; the key itself where no option is known."""
+    option, _ = _option_for_key(key, version)
+    return option.field if option is not None else key
 
 
 def normalise(args: t.Mapping[str, t.Any], version: str | None) -> tuple[dict[str, t.Any], list[Trouble]]:
@@ -310,7 +210,7 @@ def _checked(option: Option, key: str, value: t.Any, version: str | None) -> tup
 
 
 def _scalar(option: Option, key: str, value: t.Any, version: str | None) -> tuple[t.Any, Trouble | None]:
-    read = _READERS.get(option.type, _read_str)(value)
+    read = _READERS[option.type](value)
     if read is None:
         return None, Trouble(
             key,
@@ -392,6 +292,8 @@ _READERS: dict[str, t.Callable[[t.Any], t.Any]] = {
     "human_int": _read_human_int,
     "json": _read_json,
 }
+
+
 _EXPECTED = {
     "int": "a whole number",
     "float": "a number",
@@ -441,7 +343,7 @@ def _word(value: t.Any) -> str:
 
 
 def parse_argv(words: t.Sequence[t.Any], version: str | None) -> tuple[dict[str, t.Any], list[Trouble]]:
-    """Read words as the version's argparse would: abbreviations, ``--x=value``, lists; the last of a repeated flag wins.
+    """Read words as the version's argparse would: abbreviations, ``--x=value``, lists; the last of equal flags wins.
 
     The key of a trouble is the position of its word.
     """
@@ -470,7 +372,7 @@ def parse_argv(words: t.Sequence[t.Any], version: str | None) -> tuple[dict[str,
         while not has_value and position < len(words) and not _looks_like_flag(words[position]):
             values.append(words[position])
             position += 1
-        trouble = _one_flag(args, str(start), name, values, bool(has_value), version)
+        trouble = _one_flag(args, str(start), (name, values), version)
         if trouble is not None:
             troubles.append(trouble)
     if not nearest_table(version)[1]:
@@ -482,9 +384,8 @@ def _looks_like_flag(word: t.Any) -> bool:
     return isinstance(word, str) and word.startswith("-") and not re.fullmatch(r"-\d+|-\d*\.\d+|-", word)
 
 
-def _one_flag(
-    args: dict[str, t.Any], key: str, name: str, values: list[t.Any], inline: bool, version: str | None
-) -> Trouble | None:
+def _one_flag(args: dict[str, t.Any], key: str, flag: tuple[str, list[t.Any]], version: str | None) -> Trouble | None:
+    name, values = flag
     fields = candidates(name, version)
     if not fields:
         return dataclasses.replace(_unknown(name, version), key=key, what=f"{name} {_unknown(name, version).what}")
