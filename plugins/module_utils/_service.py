@@ -13,6 +13,7 @@ import pathlib
 import tempfile
 import typing as t
 
+from ansible_collections.blackwell.sglang.plugins.module_utils import _procs
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 Run = t.Callable[[list[str]], tuple[int, str, str]]
@@ -146,9 +147,12 @@ def sha256(path: pathlib.Path) -> str:
 
 
 def boot_id() -> str:
-    """The kernel's id of this boot; containers share their host's, which is right: it tells a power cut."""
+    """A mark of this boot: the kernel's boot id and the birth of process 1.
+
+    A container has its host's boot id, and is also booted again without it; its init process is then another one.
+    """
     try:
-        return BOOT_ID.read_text(encoding="ascii").strip()
+        return f"{BOOT_ID.read_text(encoding='ascii').strip()}/{_procs.describe(1)['starttime']}"
     except OSError:
         return ""
 
