@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from lab_engine_kit import capture_config
 from sglang._standin.checkpoint import Geometry
-from sglang._standin.pools import NotEnoughMemory, Pools, divide
+from sglang._standin.errors import NotEnoughMemory
+from sglang._standin.pools import Pools, divide
 from sglang.srt.server_args import ServerArgs
 
 CONFIG = capture_config()

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sglang._standin.errors import SafetensorError
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -151,10 +153,6 @@ class Checkpoint:
         else:
             return sorted(self.path.glob("*.safetensors"))
         return [self.path / name for name in names]
-
-
-class SafetensorError(Exception):
-    """Carries the wording of the real library's error."""
 
 
 def check_shard(path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from sglang._standin import complete, gpus
 from sglang._standin.checkpoint import Checkpoint, check_shard
 from sglang._standin.children import Child
-from sglang._standin.pools import NotEnoughMemory, Pools, divide
+from sglang._standin.errors import AcceleratorError, NotEnoughMemory, OutOfMemoryError
+from sglang._standin.pools import Pools, divide
 
 CONTEXT_GIB = 0.67  # 139.80 GiB free on an idle H200, 139.13 when loading begins (captures, TP 1)
 NCCL_GIB = 0.85  # 138.28 when loading begins with TP 2
@@ -93,7 +94,7 @@ class Loader:
         if not cards:
             raise RuntimeError("No CUDA GPUs are available")
         if max(chosen) >= len(cards):
-            raise RuntimeError(
+            raise AcceleratorError(
                 "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
             )
         self._cards = [cards[index] for index in chosen]
@@ -102,7 +103,7 @@ class Loader:
             self.ranks[0].line("sglang is using nccl==2.28.9")
         for rank, child in enumerate(self.ranks):
             if self._cards[rank].free_gib < CONTEXT_GIB:
-                raise RuntimeError("CUDA error: out of memory")
+                raise AcceleratorError("CUDA error: out of memory")
             self._hold(rank, CONTEXT_GIB + (NCCL_GIB if tp > 1 else 0))
             usage = 0.09 if tp == 1 else 1.07 if rank == 0 else 1.01
             child.line(
@@ -143,14 +144,14 @@ class Loader:
         if crash:
             self.sleep(2)
             message = crash.get("message", "CUDA error: no kernel image is available for execution on the device")
-            raise RuntimeError(message)
+            raise AcceleratorError(message)
         if args.load_format == "dummy":
             self.sleep(5)
         else:
             self._shards()
         for rank, child in enumerate(self.ranks):
             if self._free(rank) < self.weight_gib:
-                raise RuntimeError(
+                raise OutOfMemoryError(
                     f"CUDA out of memory. Tried to allocate {self.weight_gib:.2f} GiB. GPU {rank} has a total capacity "
                     f"of {self._cards[rank].total / 1024:.2f} GiB of which {self._free(rank):.2f} GiB is free."
                 )

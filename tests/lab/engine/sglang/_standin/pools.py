@@ -11,15 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sglang._standin.checkpoint import Geometry
+from sglang._standin.errors import NotEnoughMemory
 
 GIB = 2**30
-
-
-class NotEnoughMemory(RuntimeError):
-    """Nothing is left for the KV pool."""
-
-    def __init__(self) -> None:
-        super().__init__("Not enough memory. Please try to increase --mem-fraction-static.")
 
 
 @dataclass(frozen=True)
