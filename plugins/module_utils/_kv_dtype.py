@@ -271,7 +271,7 @@ def recommend(
     trtllm_mla takes the short form alone; DeepSeek-V4 takes the long one alone.
     """
     values, why = accepted(checkpoint, version, backends, major)
-    wanted = _canonical(ordered)
+    wanted = canonical(ordered)
     spellings = [
         value for value in ("bf16", "bfloat16", *values) if value in values and kv.VALUE_DTYPE.get(value) == wanted
     ]
@@ -284,7 +284,8 @@ def recommend(
     return None, [*why, *notes]
 
 
-def _canonical(dtype: str) -> str:
+def canonical(dtype: str) -> str:
+    """The dtype that a spelling stands for."""
     word = dtype.strip().lower()
     return kv.VALUE_DTYPE.get(word, word)
 
@@ -316,11 +317,11 @@ def assert_static(
     arguments = args if isinstance(args, Arguments) else parse(args)
     major = capability(compute_capability)
     backends = {b for b in (attention_backend, *arguments.attention_backends()) if b}
-    wanted = _canonical(ordered)
+    wanted = canonical(ordered)
     value, evidence = arguments.kv_cache_dtype or "auto", _declared(checkpoint)
     values, why = accepted(checkpoint, version, backends, major)
     best, best_why = recommend(wanted, checkpoint, version, backends, major)
-    recommendation = _as_argument(best)
+    recommendation = as_argument(best)
     known = kv.known(version)
     if arguments.kv_cache_dtype is None or value == "auto":
         dtype, notes = _auto(checkpoint, version, attention_backend or next(iter(sorted(backends)), None), major)
@@ -347,7 +348,8 @@ def assert_static(
     return KvVerdict(verdict, dtype, evidence, recommendation if verdict != "ok" or value == "auto" else "")
 
 
-def _as_argument(value: str | None) -> str:
+def as_argument(value: str | None) -> str:
+    """A recommended value, as words for an operator."""
     if value is None:
         return ""
     return "leave --kv-cache-dtype out (auto)" if value == "auto" else f"--kv-cache-dtype {value}"
@@ -378,7 +380,7 @@ def _draft(
     if draft_dtype is None and not in_range(version, kv.DRAFT_FLAG.range):
         evidence.append(Evidence(f"SGLang {version}", f"has no {kv.DRAFT_FLAG.value}", "intent"))
         return "violated"
-    dtype = _canonical(given)
+    dtype = canonical(given)
     evidence.append(Evidence("arguments", f"the draft model's KV cache is {dtype}", "intent"))
     if dtype == "auto":
         return "unproved"

@@ -136,9 +136,9 @@ def _layer_count(config: Section, pattern: t.Any, listed: list[str], blocks: t.A
         value = config.number(name)
         if value:
             return value
-    for value in (listed, pattern, blocks):
-        if isinstance(value, (list, str)) and value:
-            return len(value)
+    for known in (listed, pattern, blocks):
+        if isinstance(known, (list, str)) and known:
+            return len(known)
     raise wrong_type(FILE, config.path("num_hidden_layers"), config.raw("num_hidden_layers"), "the number of layers")
 
 
