@@ -98,7 +98,11 @@ def contents(entry: catalogue.Entry, library: bytes | None) -> tuple[dict[str, b
     if entry.package is None:
         return {}, ""
     text = f'"""Stand-in of {entry.name}: its version and nothing else."""\n\n__version__ = "{entry.version}"\n'
-    helper = {"flashinfer_cubin": "get_cubin_dir", "flashinfer_jit_cache": "get_jit_cache_dir"}.get(entry.package)
+    helper = {
+        "flashinfer_cubin": "get_cubin_dir",
+        "flashinfer_jit_cache": "get_jit_cache_dir",
+        "numpy": "get_include",  # scikit-build-core asks for it when it configures
+    }.get(entry.package)
     if helper:
         text += f'\n\ndef {helper}() -> str:\n    """Folder of the binaries."""\n    return __path__[0]\n'
     return {f"{entry.package}/__init__.py": text.encode()}, ""
@@ -133,7 +137,10 @@ def self_test() -> None:
     with tempfile.TemporaryDirectory(prefix="lab-wheels-") as name:
         folder = Path(name)
         print(f"{len(build(folder / 'wheels', kernel=False))} wheels")
-        python = make_venv(folder / "venv")
+        interpreter = find_python()
+        if interpreter is None:
+            raise SystemExit("no Python 3.11 or 3.12 here, and the wheels of sglang 0.5.12.post1 are for those two")
+        python = make_venv(folder / "venv", interpreter)
         places = [f"--find-links={folder / 'wheels' / index}" for index in INDEXES]
         pip = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", *places]
         subprocess.run([*pip, "sglang==0.5.12.post1", "flashinfer-jit-cache==0.6.11.post1+cu130"], check=True)
@@ -144,9 +151,19 @@ def self_test() -> None:
         print(ask_engine(python, folder))
 
 
-def make_venv(folder: Path) -> Path:
-    """Make a virtual environment and return its interpreter, which must be one that the wheels are for."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+def find_python() -> str | None:
+    """An interpreter that the platform wheels of sglang are for and that can make virtual environments."""
+    code = "import sys, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))"
+    for name in (sys.executable, "python3.12", "python3.11", "python3", "/usr/bin/python3"):
+        path = shutil.which(name)
+        if path and not subprocess.run([path, "-c", code], capture_output=True, check=False).returncode:
+            return path
+    return None
+
+
+def make_venv(folder: Path, interpreter: str) -> Path:
+    """Make a virtual environment and return its interpreter."""
+    subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
     return folder / "bin" / "python"
 
 
