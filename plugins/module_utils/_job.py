@@ -101,7 +101,8 @@ else kill -TERM -"$(cat {job}/pid)" 2>/dev/null; fi; true
 
 def error_command(log: str) -> str:
     """A shell command that prints the first real error of a log with the lines that explain it."""
-    return f"grep -n -m 1 -A 12 -E {shlex.quote(ERROR_PATTERN)} {shlex.quote(log)}; true"
+    # 60 lines, since a Python traceback ends with what it has to say.
+    return f"grep -n -m 1 -A 60 -E {shlex.quote(ERROR_PATTERN)} {shlex.quote(log)}; true"
 
 
 def interesting(tail: str) -> str:
@@ -119,10 +120,10 @@ def first_error(found: str, tail: str) -> str:
     if not lines:
         rest = [line.strip() for line in tail.splitlines() if line.strip()]
         return rest[-1] if rest else "the log is empty"
-    # A Traceback's own message stands in its last line, which is the first one that is not indented.
+    # A Traceback's own message stands in the first line that is not indented.
     if lines[0].startswith("Traceback"):
         last = [line for line in lines[1:] if not line.startswith(" ")]
-        return last[0] if last else lines[-1]
+        return last[0] if last else lines[-1].strip()
     # ninja prints "FAILED: target" and the command before the compiler's own words.
     if lines[0].startswith("FAILED:"):
         words = [line for line in lines[1:] if re.search(r"(?i)\berror\b|undefined reference", line)]

@@ -27,7 +27,7 @@ KEPT = ".blackwell-sglang"
 class Outcome:
     """What a call did or would do: per patch ``id``, ``status``, ``why``; texts of changed files before and after."""
 
-    patches: list[dict[str, str]]
+    patches: list[dict[str, t.Any]]
     before: dict[str, str]
     after: dict[str, str]
     digest: str
@@ -66,7 +66,8 @@ def plan(folder: str | pathlib.Path, names: t.Sequence[str] | None) -> Outcome:
         ) from error
     before: dict[str, str] = {}
     texts: dict[str, str] = {}
-    statuses = []
+    statuses: list[dict[str, t.Any]] = []
+    applied: dict[str, str] = _manifest(root)["applied"]
     for patch in chosen:
         text = texts.get(patch.file)
         if text is None:
@@ -84,8 +85,18 @@ def plan(folder: str | pathlib.Path, names: t.Sequence[str] | None) -> Outcome:
                 where=str(root / patch.file),
                 fix=f"leave it out of kernel.patches; without it: {patch.without}",
             )
-        entry = {"id": patch.id, "status": verdict.status, "why": verdict.why, "file": patch.file}
-        statuses.append({**entry, "cures": patch.cures, "without": patch.without})
+        statuses.append(
+            {
+                "id": patch.id,
+                "status": verdict.status,
+                # On a later call the probe finds the cure; that it is ours is known from the first one.
+                "applied": verdict.status == _patches.NEEDED or patch.id in applied,
+                "why": applied.get(patch.id, verdict.why),
+                "file": patch.file,
+                "cures": patch.cures,
+                "without": patch.without,
+            }
+        )
     return Outcome(statuses, before, texts, _digest(root, chosen, texts))
 
 
@@ -94,12 +105,13 @@ def apply(folder: str | pathlib.Path, outcome: Outcome) -> None:
     root = pathlib.Path(folder)
     kept = root / KEPT
     manifest = _manifest(root)
+    manifest["applied"].update({patch["id"]: patch["why"] for patch in outcome.patches if patch["applied"]})
     for name, text in outcome.before.items():
-        if name not in manifest:
+        if name not in manifest["files"]:
             copy = kept / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(text.encode())
-        manifest[name] = _sha(outcome.after[name])
+        manifest["files"][name] = _sha(outcome.after[name])
     kept.mkdir(exist_ok=True)
     write_json(kept / "manifest.json", manifest)
     for name, text in outcome.after.items():
@@ -114,7 +126,7 @@ def revert(folder: str | pathlib.Path, check: bool = False) -> Outcome:
     """
     root = pathlib.Path(folder)
     before, after = {}, {}
-    for name, digest in _manifest(root).items():
+    for name, digest in _manifest(root)["files"].items():
         current = _patches.read(root / name)
         original = _patches.read(root / KEPT / name)
         if current is None or original is None:
@@ -136,12 +148,13 @@ def revert(folder: str | pathlib.Path, check: bool = False) -> Outcome:
     return Outcome([], before, after, "")
 
 
-def _manifest(root: pathlib.Path) -> dict[str, str]:
+def _manifest(root: pathlib.Path) -> dict[str, dict[str, str]]:
+    """``files``: name to the digest of the patched text; ``applied``: id to what its probe saw then."""
     try:
         value = json.loads((root / KEPT / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}
-    return dict(value)
+        value = {}
+    return {"files": dict(value.get("files") or {}), "applied": dict(value.get("applied") or {})}
 
 
 def _digest(root: pathlib.Path, chosen: list[_patches.Patch], texts: t.Mapping[str, str]) -> str:

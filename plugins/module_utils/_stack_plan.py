@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From a stack to what uv resolves, and from uv's lock to a list of changes (private to the collection).
 
-The lock is pip's requirements format with hashes, as ``uv pip compile --generate-hashes --emit-index-annotation
---annotation-style split`` writes it: it installs with ``--require-hashes`` by uv and pip alike, and its comments carry
-the index of each package and who asked for it.
+The lock is pip's requirements format with hashes, as ``uv export`` writes it: it installs with ``--require-hashes`` by
+uv and pip alike. Its comments carry who asked for a package (``# via``) and its index (``# from``).
 """
 
 from __future__ import annotations
@@ -20,10 +19,15 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._engine.versions 
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 PROJECT = "sglang-stack"
+# A release is for one host, so nothing is resolved for other systems.
+ENVIRONMENT = "implementation_name == 'cpython' and platform_machine == '{machine}' and sys_platform == 'linux'"
 # Both names of the kernel own the same files, so a source build must keep either from coming in as a wheel.
 KERNEL_DISTRIBUTIONS = ("sglang-kernel", "sgl-kernel")
 
 _PINNED = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)")
+_REGISTRY = re.compile(
+    r'^\[\[package\]\]\nname = "([^"]+)"\n(?:version = "[^"]*"\n)?source = \{ registry = "([^"]+)"', re.MULTILINE
+)
 _HASH = re.compile(r"--hash=(\w+:[0-9a-f]+)")
 _DIST_INFO = re.compile(r"^(?P<name>.+?)-(?P<version>[^-]+)\.dist-info$")
 _LOCAL = re.compile(r"\+([A-Za-z0-9.]+)$")
@@ -89,10 +93,11 @@ def overrides(stack: t.Mapping[str, t.Any]) -> list[str]:
     return lines
 
 
-def project_file(stack: t.Mapping[str, t.Any], python: str) -> str:
+def project_file(stack: t.Mapping[str, t.Any], python: str, machine: str = "x86_64") -> str:
     """The pyproject.toml that uv resolves: requirements, and each index asked only for what is pinned to it.
 
-    An index other than ``default`` is ``explicit``, so a package of the same name on it is never taken by chance.
+    An index other than ``default`` is ``explicit``, so a package of the same name on it is never taken by chance. The
+    overrides stand in here and not on the command line, since only here they keep the index that they are pinned to.
     """
     requirements: dict[str, dict[str, t.Any]] = {
         name: asked or {} for name, asked in (stack.get("requirements") or {}).items()
@@ -110,6 +115,11 @@ def project_file(stack: t.Mapping[str, t.Any], python: str) -> str:
         f'requires-python = "=={python}.*"',
         f"dependencies = {json.dumps(lines, indent=2)}",
         "",
+        "[tool.uv]",
+        "package = false",
+        f"environments = [{json.dumps(ENVIRONMENT.format(machine=machine))}]",
+        f"override-dependencies = {json.dumps(overrides(stack), indent=2)}",
+        "",
     ]
     indexes = stack.get("indexes") or {}
     pinned = {name: asked["index"] for name, asked in requirements.items() if asked.get("index") in indexes}
@@ -122,6 +132,25 @@ def project_file(stack: t.Mapping[str, t.Any], python: str) -> str:
         mark = "default = true" if name == "default" else "explicit = true"
         text += ["[[tool.uv.index]]", f"name = {json.dumps(name)}", f"url = {json.dumps(url)}", mark, ""]
     return "\n".join(text)
+
+
+def write_lock(exported: str, uv_lock: str, machine: str = "x86_64") -> str:
+    """The lock that is kept: what ``uv export`` printed, with the index of each package out of uv.lock.
+
+    Markers that only say what :data:`ENVIRONMENT` says are dropped, since they hold on every host that reads the lock.
+    """
+    indexes = {normalize(name): url for name, url in _REGISTRY.findall(uv_lock)}
+    lines: list[str] = []
+    current: str | None = None
+    marker = f" ; {ENVIRONMENT.format(machine=machine)}"
+    for line in exported.splitlines():
+        match = _PINNED.match(line)
+        if match or not line.strip():
+            lines += _from(current, indexes)
+            current = normalize(match["name"]) if match else None
+        lines.append(line.replace(marker, ""))
+    lines += _from(current, indexes)
+    return "\n".join(lines).strip() + "\n"
 
 
 def read_lock(text: str) -> dict[str, Package]:
@@ -233,6 +262,10 @@ def chain(name: str, packages: t.Mapping[str, Package]) -> list[str]:
                 seen.add(other)
                 queue.append([*way, other])
     return [f"{step} {packages[step].version}" if step in packages else step for step in reversed(best)]
+
+
+def _from(name: str | None, indexes: t.Mapping[str, str]) -> list[str]:
+    return [f"    # from {indexes[name]}"] if name in indexes else []
 
 
 def _requirer(text: str) -> str:

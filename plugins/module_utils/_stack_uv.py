@@ -25,39 +25,33 @@ def environment(root: str | pathlib.Path) -> dict[str, str]:
         "UV_PYTHON_INSTALL_DIR": str(pathlib.Path(root, "python")),
         "UV_NO_PROGRESS": "1",
         "UV_HTTP_TIMEOUT": "120",
-        "UV_INDEX_STRATEGY": "first-index",
         "UV_LINK_MODE": "hardlink",
         "NO_COLOR": "1",
     }
 
 
-def compile_lock(run: Run, uv: str, project: str | pathlib.Path, python: str, *, lines: list[str], root: str) -> str:
-    """Resolve a project with uv, install nothing; returns the lock's text.
+def resolve(run: Run, uv: str, project: str | pathlib.Path, *, python: str, root: str) -> tuple[str, str]:
+    """Resolve a project with uv, install nothing; returns (requirements with hashes, uv.lock).
 
     Args:
         run: AnsibleModule.run_command.
         uv: path of uv.
-        project: folder with pyproject.toml; overrides and the lock are written there.
+        project: folder with pyproject.toml; uv.lock is written there.
         python: interpreter that will be used.
-        lines: overrides.
         root: the collection's root on the host.
 
     Raises:
-        SglangError: with the first real reason.
+        SglangError: with what uv printed.
     """
     folder = pathlib.Path(project)
-    command = [
-        uv, "pip", "compile", "pyproject.toml", "--quiet", "--python", python, "--no-python-downloads",
-        "--generate-hashes", "--emit-index-annotation", "--annotation-style", "split", "--no-header",
-        "--prerelease", "if-necessary-or-explicit", "--output-file", "requirements.lock",
-    ]  # fmt: skip
-    if lines:
-        (folder / "overrides.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        command += ["--overrides", "overrides.txt"]
-    rc, out, err = run(command, cwd=str(folder), environ_update=environment(root))
-    if rc != 0:
-        raise SglangError((err or out).strip(), kind="uv")
-    return (folder / "requirements.lock").read_text(encoding="utf-8")
+    common = ["--quiet", "--no-python-downloads", "--python", python, "--project", str(folder)]
+    export = ["export", "--frozen", "--format", "requirements.txt", "--no-header", "--no-emit-project"]
+    printed = ""
+    for command in ([uv, "lock", *common], [uv, *export, *common]):
+        rc, printed, err = run(command, cwd=str(folder), environ_update=environment(root))
+        if rc != 0:
+            raise SglangError((err or printed).strip(), kind="uv")
+    return printed, (folder / "uv.lock").read_text(encoding="utf-8")
 
 
 def hide_credentials(text: str) -> str:

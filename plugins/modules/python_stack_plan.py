@@ -128,6 +128,7 @@ resolved:
   sample: true
 """
 
+import os
 import tempfile
 import typing as t
 
@@ -153,20 +154,20 @@ def resolve(module: AnsibleModule) -> str:
     if rc != 0:
         raise SglangError("the interpreter does not run", where=module.params["python"])
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
-        project = _stack_plan.project_file(stack, version.strip())
+        machine = os.uname().machine
         with open(f"{folder}/pyproject.toml", "w", encoding="utf-8") as handle:
-            handle.write(project)
+            handle.write(_stack_plan.project_file(stack, version.strip(), machine))
         try:
-            return _stack_uv.compile_lock(
+            exported, uv_lock = _stack_uv.resolve(
                 module.run_command,
                 module.params["uv"],
                 folder,
-                module.params["python"],
-                lines=_stack_plan.overrides(stack),
+                python=module.params["python"],
                 root=module.params["root"],
             )
         except SglangError as error:
             raise _stack_uv.explain(error.what, stack, module.params["name"]) from error
+    return _stack_plan.write_lock(exported, uv_lock, machine)
 
 
 def table(changes: list[_stack_plan.Change]) -> list[str]:

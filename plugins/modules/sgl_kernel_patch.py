@@ -72,8 +72,11 @@ patches:
     status:
       description: C(needed) (and applied, unless in check mode), C(present), C(obsolete) or C(unrecognised).
       type: str
+    applied:
+      description: Whether the cure is this module's, from this call or an earlier one.
+      type: bool
     why:
-      description: What the probe saw.
+      description: What the probe saw, before the patch was applied.
       type: str
     file:
       description: The file that it edits.
@@ -87,6 +90,7 @@ patches:
   sample:
     - id: fa3-option
       status: needed
+      applied: true
       why: SGL_KERNEL_ENABLE_FA3 is set ON whatever the caller says
       file: CMakeLists.txt
       cures: FA3 is compiled, the largest part of the build, although SGL_KERNEL_ENABLE_FA3 is OFF
@@ -134,7 +138,8 @@ def main() -> None:
     for patch in outcome.patches:
         if patch["status"] == "unrecognised":
             module.warn(
-                f"Patch {patch['id']} does not recognise {patch['file']}: {patch['why']}. Without it: {patch['without']}"
+                f"Patch {patch['id']} does not recognise {patch['file']}: {patch['why']}. "
+                f"Without it: {patch['without']}"
             )
     diff = [
         {"before": outcome.before[name], "after": text, "before_header": name, "after_header": name}
