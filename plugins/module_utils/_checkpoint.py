@@ -39,6 +39,8 @@ class Checkpoint:
     declared: list[Declaration] = dataclasses.field(default_factory=list)
     scales: Scales | None = None
     files: Files | None = None
+    # (version, dtype, explanation) of an earlier reading, for a checkpoint rebuilt from a registered result
+    known_auto: tuple[str, str, str] | None = None
 
     @property
     def architectures(self) -> list[str]:

@@ -8,12 +8,21 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _engine_quant, _kv_dtype
-from ansible_collections.blackwell.sglang.plugins.module_utils._checkpoint import Checkpoint
+from ansible_collections.blackwell.sglang.plugins.module_utils._checkpoint import TEXT_KEYS, Checkpoint, from_config
 from ansible_collections.blackwell.sglang.plugins.module_utils._checkpoint_quant import KV_KEYS, Declaration, kv_word
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_layers import kv_scale_tensors
 
 # Entries of an exclude list that a conflict shows; the lists have hundreds.
 _SHOWN = 5
+_LONG = (
+    "quantization_config",
+    "compression_config",
+    "vision_config",
+    "audio_config",
+    "id2label",
+    "label2id",
+    "auto_map",
+)
 
 
 def info(
@@ -46,6 +55,8 @@ def info(
         "architectures": checkpoint.architectures,
         "model_type": checkpoint.model_type,
         "model_dtype": checkpoint.model_dtype,
+        "path": checkpoint.path,
+        "config": essential(checkpoint.config),
         "engine_version": str(version),
         "engine_auto_kv_cache_dtype": auto,
         "quantization_argument": reading.argument,
@@ -54,6 +65,27 @@ def info(
     if checkpoint.files is not None:
         result["files"] = checkpoint.files.as_dict()
     return result
+
+
+def essential(config: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """config.json without what may be long and says nothing on the KV cache, so that a registered result carries it on."""
+    return {
+        key: essential(value) if key in TEXT_KEYS and isinstance(value, dict) else value
+        for key, value in config.items()
+        if key not in _LONG and not (isinstance(value, dict) and key.endswith(("vision_config", "audio_config")))
+    }
+
+
+def rebuilt(result: t.Mapping[str, t.Any]) -> Checkpoint:
+    """A checkpoint from the registered result of hf_quant_config_info."""
+    config = result.get("config")
+    checkpoint = from_config(config if isinstance(config, dict) else {"architectures": result.get("architectures")})
+    checkpoint.known_auto = (
+        str(result.get("engine_version")),
+        str(result.get("engine_auto_kv_cache_dtype")),
+        str(result.get("explanation")),
+    )
+    return checkpoint
 
 
 def _main(checkpoint: Checkpoint, reading: _engine_quant.Reading) -> Declaration | None:

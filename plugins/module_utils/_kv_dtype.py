@@ -90,6 +90,11 @@ def _auto(
     rule = _architecture_rule(checkpoint, version, backend, major)
     if rule is not None:
         return rule
+    if checkpoint.known_auto is not None and not checkpoint.declared:
+        made_for, dtype, why = checkpoint.known_auto
+        if made_for == str(version):
+            return dtype, [why]
+        return UNKNOWN, [f"The registered result was made for SGLang {made_for}, not for {version}."]
     reading = _engine_quant.read(checkpoint, version)
     notes += [_sentence(note) for note in reading.notes]
     if reading.refused:

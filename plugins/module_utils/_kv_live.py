@@ -15,6 +15,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import _kv_dtype,
 from ansible_collections.blackwell.sglang.plugins.module_utils._checkpoint import Checkpoint, from_config
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine import kv
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.versions import EngineVersion
+from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_cell import Parallel
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_log import LogFacts, Pool, facts
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_server import ServerFacts, read_server_info
@@ -24,6 +25,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._unit_log import 
 __all__ = ["Evidence", "KvVerdict", "prove"]
 
 _DEAD = ("failed", "inactive")
+_AUTO_MAY_BE = ("bfloat16", "fp8_e4m3", "float16")
 
 
 def prove(
@@ -43,7 +45,7 @@ def prove(
     """Judge whether the KV cache of a running engine has the dtype ordered.
 
     Args:
-        ordered: the dtype that must hold, for instance ``bfloat16``.
+        ordered: the dtype that must hold, for instance ``bfloat16``; with ``auto`` any that is proved.
         checkpoint: a :class:`Checkpoint` or its config.json as a dict; bytes per token come from it.
         unit_log: the log of this start, or None.
         server_info: the JSON of ``/server_info``, or None.
@@ -55,19 +57,37 @@ def prove(
         arguments: the arguments of the engine by field name, for settings that change the pools.
         silence: why there is no ``server_info``, for the evidence.
     """
-    return _Case(
-        _kv_dtype.canonical(ordered),
-        checkpoint if isinstance(checkpoint, Checkpoint) else from_config(checkpoint),
-        unit_log,
-        read_server_info(server_info),
-        tp_size,
-        pp_size,
-        engine_version,
-        dict(receipt or {}),
-        _kv_dtype.canonical(draft_ordered) if draft_ordered else None,
-        dict(arguments or {}),
-        silence,
-    ).judge()
+    try:
+        server = read_server_info(server_info)
+    except SglangError as exc:  # without jmespath the log can still speak
+        server, silence = ServerFacts(), str(exc)
+    model = checkpoint if isinstance(checkpoint, Checkpoint) else from_config(checkpoint)
+
+    def judge(dtype: str) -> KvVerdict:
+        return _Case(
+            dtype,
+            model,
+            unit_log,
+            server,
+            tp_size,
+            pp_size,
+            engine_version,
+            dict(receipt or {}),
+            _kv_dtype.canonical(draft_ordered) if draft_ordered else None,
+            dict(arguments or {}),
+            silence,
+        ).judge()
+
+    wanted = _kv_dtype.canonical(ordered)
+    if wanted != "auto":
+        return judge(wanted)
+    # No dtype was ordered: whichever is proved will do.
+    verdicts = [judge(dtype) for dtype in _AUTO_MAY_BE]
+    best = next((verdict for verdict in verdicts if verdict.ok), verdicts[0])
+    if not best.ok:
+        best.verdict, best.recommendation = "unproved", ""
+    best.evidence.insert(0, Evidence("arguments", f"auto was ordered; it became {best.effective_dtype}", "intent"))
+    return best
 
 
 class _Case:
