@@ -124,7 +124,8 @@ def _up(the_lab: Lab, options: argparse.Namespace) -> int:
     if record.get("state") == "up" and all(hosts.answers(the_lab, host) for host in record["hosts"]):
         if {key: record[key] for key in shape} != shape:
             raise LabError(
-                f"lab {the_lab.name} is up with another shape ({record['hosts']}, prepared {record['prepared']}): take it down first"
+                f"lab {the_lab.name} is up in another shape ({', '.join(record['hosts'])}; {record['suite']}; "
+                f"prepared: {record['prepared']}): take it down first"
             )
         server.start(the_lab, content.build())
         say(f"lab {the_lab.name} is up already")
@@ -133,7 +134,7 @@ def _up(the_lab: Lab, options: argparse.Namespace) -> int:
         say("removing what an earlier run left")
         _down(the_lab)
     with ThreadPoolExecutor(1) as pool:
-        # Downloads and the root filesystem's unpacking are slow for different reasons: together they take as long as one.
+        # Downloading and unpacking are slow for different reasons: together they take as long as one.
         pending = pool.submit(content.build)
         layers = rootfs.build(options.suite, options.prepared)
         shared = pending.result()
@@ -180,7 +181,7 @@ def _leftovers(the_lab: Lab) -> list[str]:
 
 
 def _down(the_lab: Lab) -> int:
-    """Every step looks for what is there by name and takes that, so an interruption at any point is mended by the next run."""
+    """Every step takes what is there by name, so an interruption at any point is mended by the next run."""
     server.stop(the_lab)
     hosts.close_connections(the_lab)
     hosts.power_off(the_lab)

@@ -205,7 +205,7 @@ def boot(lab: Lab, layers: Layers, models: Path) -> None:
 
 
 def wait_for_ssh(lab: Lab, hosts: Sequence[str], seconds: float = 60.0) -> None:
-    """Wait until sshd of every host sends its banner; raise LabError with the console's last lines when one does not."""
+    """Wait until sshd of every host sends its banner; else raise LabError with the console's last lines."""
     deadline = time.monotonic() + seconds
     for host in hosts:
         while not answers(lab, host):
@@ -251,8 +251,8 @@ def power_off(lab: Lab) -> None:
 def cgroups(lab: Lab) -> list[Path]:
     """Control groups of the lab, one per hierarchy that systemd uses (v2 alone, or v1 with a v2 beside it).
 
-    Each lab needs its own: systemd-nspawn makes `payload` in the group that it is started in, and two hypervisors in one
-    `payload` would take each other's services for their own.
+    Each lab needs its own: systemd-nspawn makes `payload` in the group that it is started in, and two hypervisors in
+    one `payload` would take each other's services for their own.
     """
     root = Path("/sys/fs/cgroup")
     roots = [root] if (root / "cgroup.controllers").exists() else [root / "systemd", root / "unified"]
@@ -260,7 +260,7 @@ def cgroups(lab: Lab) -> list[Path]:
 
 
 def close_connections(lab: Lab) -> None:
-    """End ssh connections that ansible keeps open for later (inventories/lab puts their sockets into the state folder)."""
+    """End ssh connections that ansible keeps for later (inventories/lab puts their sockets into the state folder)."""
     for control in lab.state.glob("*") if lab.state.is_dir() else []:
         if control.is_socket():
             run(["timeout", "5", "ssh", "-S", control, "-O", "exit", "lab"], check=False)
@@ -272,7 +272,7 @@ def _remove_cgroups(lab: Lab, seconds: float = 5.0) -> None:
         while top.is_dir():
             for folder, _, _ in os.walk(top, topdown=False):
                 with contextlib.suppress(OSError):  # busy while the kernel still takes processes down
-                    os.rmdir(folder)
+                    Path(folder).rmdir()
             if time.monotonic() > deadline:
                 raise LabError(f"control group {top} cannot be removed: a process of the lab is still in it")
             time.sleep(0.01)

@@ -2,9 +2,10 @@
 
 Paths: /simple/, /pytorch/nightly/cu130/, /flashinfer/cu130/ (PEP 503 pages, wheels, PEP 658 metadata), /git/*.git.
 
-faults.json in the lab's state folder is read at each request: a list of {"prefix", "kind", "seconds"?, "times"?}. Kinds:
-a number (answer with that status), "reset" (close without an answer), "truncate" (half of the body), "slow" (wait `seconds`
-first), "corrupt" (flip the last byte, so that a hash no longer fits). With `times`, the fault ends after so many requests.
+faults.json in the lab's state folder is read at each request: a list of {"prefix", "kind", "seconds"?, "times"?}.
+Kinds: a number (answer with that status), "reset" (close without an answer), "truncate" (half of the body), "slow"
+(wait `seconds` first), "corrupt" (flip the last byte, so that a hash no longer fits). With `times`, the fault ends
+after so many requests.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             200, {"Content-Type": _TYPES.get(target.suffix, "application/octet-stream"), "Content-Length": str(size)}
         )
         if self.command != "HEAD":
-            with open(target, "rb") as handle:
+            with target.open("rb") as handle:
                 self._send_file(handle, size, kind)
         self._log(200, size)
 
@@ -195,5 +196,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "bytes": size,
             "agent": self.headers.get("User-Agent", ""),
         }
-        with self.lock, open(self.state / "http.log", "a", encoding="utf-8") as log:
+        with self.lock, (self.state / "http.log").open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")

@@ -129,7 +129,7 @@ def normalized(name: str) -> str:
 
 
 def write_pages(folder: Path, wheels: list[Path]) -> None:
-    """Write an index of these wheels: a page per project with hashes, wheels beside it, and their metadata (PEP 658)."""
+    """Write an index: a page per project with hashes, the wheels beside it, and their metadata (PEP 658)."""
     projects: dict[str, list[Path]] = defaultdict(list)
     for wheel in wheels:
         projects[normalized(wheel.name.split("-")[0])].append(wheel)
@@ -154,7 +154,7 @@ def _entry(place: Path, wheel: Path) -> str:
         metadata = archive.read(name)
     (place / (wheel.name + ".metadata")).write_bytes(metadata)
     digest_of_metadata = hashlib.sha256(metadata).hexdigest()
-    with open(wheel, "rb") as handle:
+    with wheel.open("rb") as handle:
         digest_of_wheel = hashlib.file_digest(handle, "sha256").hexdigest()
     requires = re.search(r"^Requires-Python: *(.+)$", metadata.decode("utf-8", "replace"), re.MULTILINE)
     python = f' data-requires-python="{html.escape(requires.group(1).strip())}"' if requires else ""
@@ -167,4 +167,7 @@ def _entry(place: Path, wheel: Path) -> str:
 
 def _page(title: str, lines: list[str]) -> str:
     body = "".join(f"    {line}<br>\n" for line in lines)
-    return f'<!DOCTYPE html>\n<html>\n  <head>\n    <meta name="pypi:repository-version" content="1.0">\n    <title>{title}</title>\n  </head>\n  <body>\n{body}  </body>\n</html>\n'
+    return (
+        '<!DOCTYPE html>\n<html>\n  <head>\n    <meta name="pypi:repository-version" content="1.0">\n'
+        f"    <title>{title}</title>\n  </head>\n  <body>\n{body}  </body>\n</html>\n"
+    )

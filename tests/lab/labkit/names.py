@@ -1,4 +1,4 @@
-"""Names, addresses and paths of a lab: everything follows from the lab's name, so that `down` needs no record to find it."""
+"""Names, addresses and paths of a lab: all follow from its name, so that `down` needs no record to find it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ NAT. All that is made here bears the lab's id, and `remove` takes away exactly t
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from .names import HYPERVISOR, STATE_ROOT, Lab, cache_root
@@ -107,7 +106,7 @@ def _forwarding(lab: Lab, wanted: bool) -> None:
             # Written before the switch: an interruption between the two must not lose the old value.
             tmp = _FORWARD_USERS.with_suffix(".tmp")
             tmp.write_text(json.dumps({"before": known["before"], "labs": sorted(labs)}))
-            os.replace(tmp, _FORWARD_USERS)
+            tmp.replace(_FORWARD_USERS)
             _FORWARD.write_text("1\n")
         elif _FORWARD_USERS.exists():
             _FORWARD.write_text(f"{known['before']}\n")

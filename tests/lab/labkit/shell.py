@@ -54,7 +54,8 @@ def run(
 def contained(script: str, *args: str | Path, log: Path | None = None) -> None:
     """Run a root shell script whose processes and mounts all end with this process, even by SIGKILL.
 
-    A process-id namespace takes its members with it, a mount namespace its mounts; setpriv ties the first process to us.
+    A process-id namespace takes its members with it, a mount namespace its mounts; setpriv ties the first process to
+    this one.
     """
     argv = [
         "setpriv",
@@ -85,7 +86,7 @@ def contained(script: str, *args: str | Path, log: Path | None = None) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock; the kernel drops it when this process ends, however that happens."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", encoding="utf-8") as handle:
+    with path.open("w", encoding="utf-8") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -145,7 +146,7 @@ def _alive(pid: int) -> bool:
 
 def detach(argv: Sequence[str | Path], log: Path) -> int:
     """Start a process that outlives this one, its output in `log`; return its process id."""
-    with open(log, "ab") as out:
+    with log.open("ab") as out:
         return subprocess.Popen(
             [str(word) for word in argv],
             stdin=subprocess.DEVNULL,

@@ -12,14 +12,16 @@ import socket
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import gpus
 
-PROC = gpus.ROOT + "/proc-driver"
-VERSION = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (dvs-builder@U22-I3-B10-03-4)  %s
-GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)
-"""
-BUILT = "Wed Jan 14 21:33:58 UTC 2026"
+PROC = gpus.ROOT / "proc-driver"
+VERSION = (
+    f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {gpus.DRIVER}  Release Build  "
+    "(dvs-builder@U22-I3-B10-03-4)  Wed Jan 14 21:33:58 UTC 2026\n"
+    "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)\n"
+)
 PARAMS = """ResmanDebugLevel: 4294967295
 RmLogonRC: 1
 ModifyDeviceFiles: 1
@@ -55,68 +57,73 @@ GpuBlacklist: ""
 TemporaryFilePath: ""
 ExcludedGpus: ""
 """
-# node: (major, minor); 195 is registered for the driver, uvm takes the first free one.
-NODES = {"nvidiactl": (195, 255), "nvidia-uvm": (511, 0), "nvidia-uvm-tools": (511, 1)}
 
 
-def _write(path, text):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as handle:
-        handle.write(text)
-    os.chmod(path, 0o444)
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o444)
 
 
-def load():
+def _information(gpu: gpus.Gpu) -> str:
+    lines = (
+        f"Model: \t\t {gpus.NAME}",
+        f"IRQ:   \t\t {120 + gpu.index}",
+        f"GPU UUID: \t {gpu.uuid}",
+        "Video BIOS: \t 98.02.8d.00.03",
+        "Bus Type: \t PCIe",
+        "DMA Size: \t 52 bits",
+        "DMA Mask: \t 0xfffffffffffff",
+        f"Bus Location: \t 0000:{gpu.bus:02x}:00.0",
+        f"Device Minor: \t {gpu.index}",
+        f"GPU Firmware: \t {gpus.DRIVER}",
+        "GPU Excluded:\t No",
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _nodes() -> dict[Path, int]:
+    """Device nodes by path: 195 is the driver's registered major number, uvm takes the first free one."""
+    nodes = {gpu.node: os.makedev(195, gpu.index) for gpu in gpus.GPUS}
+    nodes[Path("/dev/nvidiactl")] = os.makedev(195, 255)
+    nodes[Path("/dev/nvidia-uvm")] = os.makedev(511, 0)
+    nodes[Path("/dev/nvidia-uvm-tools")] = os.makedev(511, 1)
+    return nodes
+
+
+def load() -> None:
     """Make the files and, where the driver itself is, the device nodes."""
-    os.makedirs(gpus.HOLDERS, exist_ok=True)
-    os.chmod(gpus.HOLDERS, 0o1777)
-    _write(PROC + "/nvidia/version", VERSION % (gpus.DRIVER, BUILT))
-    _write(PROC + "/nvidia/params", PARAMS)
+    gpus.HOLDERS.mkdir(parents=True, exist_ok=True)
+    gpus.HOLDERS.chmod(0o1777)
+    _write(PROC / "nvidia/version", VERSION)
+    _write(PROC / "nvidia/params", PARAMS)
     for gpu in gpus.GPUS:
-        lines = (
-            f"Model: \t\t {gpus.NAME}",
-            "IRQ:   \t\t %d" % (120 + gpu.index),
-            f"GPU UUID: \t {gpu.uuid}",
-            "Video BIOS: \t 98.02.8d.00.03",
-            "Bus Type: \t PCIe",
-            "DMA Size: \t 52 bits",
-            "DMA Mask: \t 0xfffffffffffff",
-            f"Bus Location: \t 0000:{gpu.bus:02x}:00.0",
-            "Device Minor: \t %d" % gpu.index,
-            f"GPU Firmware: \t {gpus.DRIVER}",
-            "GPU Excluded:\t No",
-            "",
-        )
-        _write(PROC + f"/nvidia/gpus/0000:{gpu.bus:02x}:00.0/information", "\n".join(lines))
+        _write(PROC / f"nvidia/gpus/0000:{gpu.bus:02x}:00.0/information", _information(gpu))
     if not gpus.loaded():
         subprocess.run(["mount", "--bind", PROC, "/proc/driver"], check=True)
     if gpus.is_hypervisor():
-        nodes = dict(NODES, **{"nvidia%d" % gpu.index: (195, gpu.index) for gpu in gpus.GPUS})
-        for name, (major, minor) in nodes.items():
-            path = "/dev/" + name
-            if not os.path.exists(path):
-                os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(major, minor))
-                os.chmod(path, 0o666)
+        for path, device in _nodes().items():
+            if not path.exists():
+                os.mknod(path, 0o666 | stat.S_IFCHR, device)
+                path.chmod(0o666)
 
 
-def unload():
+def unload() -> None:
     """Take /proc/driver/nvidia and the nodes away."""
     if gpus.loaded():
         subprocess.run(["umount", "/proc/driver"], check=True)
     if gpus.is_hypervisor():
-        for name in [*NODES, *("nvidia%d" % gpu.index for gpu in gpus.GPUS)]:
-            if os.path.exists("/dev/" + name):
-                os.unlink("/dev/" + name)
+        for path in _nodes():
+            path.unlink(missing_ok=True)
 
 
-def serve():
+def serve() -> None:
     """Answer every connection of a guest with all holders of the machine."""
-    os.makedirs(os.path.dirname(gpus.SOCKET), exist_ok=True)
-    if os.path.exists(gpus.SOCKET):
-        os.unlink(gpus.SOCKET)
+    gpus.SOCKET.parent.mkdir(parents=True, exist_ok=True)
+    gpus.SOCKET.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(gpus.SOCKET)
-    os.chmod(gpus.SOCKET, 0o666)
+    listener.bind(str(gpus.SOCKET))
+    gpus.SOCKET.chmod(0o666)
     listener.listen(64)
     while True:
         connection, _ = listener.accept()
