@@ -76,6 +76,7 @@ class Engine:
         self._lock = threading.Lock()
         self._prefixes: list[list[str]] = []
         self._overlapping = any(settings.get(name) for name in ("nan_burst", "illegal_memory_access"))
+        self._overlapping = self._overlapping or "requests" in (settings.get("garbage") or {})
 
     def log(self, text: str) -> None:
         """Write a scheduler line; a dead scheduler is noticed elsewhere."""
@@ -161,7 +162,7 @@ class Engine:
             running = max(running, self.running)
         self._crash_under_load(running)
         nan = self._nan(len(call.pieces), running)
-        reasoning, written, finish = self._say(call, nan)
+        reasoning, written, finish = self._say(call, nan, running)
         written, finish = _cut_at_stop(written, finish, call.params.get("stop"))
         count = len(written) + len(reasoning)
         slow = self.settings.get("slow")
@@ -182,15 +183,17 @@ class Engine:
             self.totals["requests"] += 1
         return Result(written, finish, call, nan, started, reasoning=reasoning)
 
-    def _say(self, call: Call, nan: bool) -> tuple[list[answers.Piece], list[answers.Piece], dict[str, Any]]:
+    def _say(
+        self, call: Call, nan: bool, running: int
+    ) -> tuple[list[answers.Piece], list[answers.Piece], dict[str, Any]]:
         """Return reasoning, answer and how it ended."""
         finish: dict[str, Any] = {"type": "length", "length": call.limit}
         reasoning: list[answers.Piece] = []
         stopped = False
         if nan:
             written = [answers.Piece("!", 0, float("nan"))] * call.limit
-        elif self.settings.get("garbage"):
-            written = self._garbage(call.limit)
+        elif self._is_garbage(len(call.pieces), running):
+            written = self._garbage(call)
         else:
             if call.thinking:
                 words = answers.tokenize(REASONING)[: call.limit]
@@ -216,10 +219,18 @@ class Engine:
         burst = self.settings.get("nan_burst")
         return bool(burst and running >= int(burst.get("requests", 4)))
 
-    def _garbage(self, limit: int) -> list[answers.Piece]:
+    def _is_garbage(self, prompt_tokens: int, running: int) -> bool:
+        fault = self.settings.get("garbage")
+        if not fault:
+            return False
+        return prompt_tokens in fault.get("lengths", [prompt_tokens]) and running >= int(fault.get("requests", 0))
+
+    def _garbage(self, call: Call) -> list[answers.Piece]:
         fault = self.settings.get("garbage") or {}
+        if fault.get("kind") == "words":
+            return answers.write(call.prompt, call.limit, chat=call.chat, ignore_eos=True, salt="garbage")[0]
         text = "\ufffd" if fault.get("kind") == "unicode" else "+"
-        return [answers.Piece(text, answers.token_id(text), -0.1)] * limit
+        return [answers.Piece(text, answers.token_id(text), -0.1)] * call.limit
 
     def _crash_under_load(self, running: int) -> None:
         fault = self.settings.get("illegal_memory_access")
