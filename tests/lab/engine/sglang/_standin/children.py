@@ -108,7 +108,10 @@ def _serve(title: str, rank: int | None, holders: str, *, commands: int, answers
             if "raw" in command:
                 log.write(command["raw"])
             if "hold" in command:
-                gpus.hold(holders, title, {int(k): v for k, v in command["hold"].items()})
+                try:
+                    gpus.hold(holders, title, {int(k): v for k, v in command["hold"].items()})
+                except OSError as error:
+                    log.write(f"sglang stand-in: {title} cannot hold GPU memory: {error}\n")
             try:
                 os.write(answers, b".")
             except OSError:

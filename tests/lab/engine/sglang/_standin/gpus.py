@@ -23,16 +23,16 @@ RESERVED_MIB = 615
 
 @dataclass(frozen=True)
 class Gpu:
-    """One card: its index on the host, its memory and what is used of it, in MiB."""
+    """One card: its index on the host, its memory and what is free of it, in MiB."""
 
     index: int
     total: int
-    used: int
+    free: int
 
     @property
     def free_gib(self) -> float:
         """Memory that CUDA would report as free, in GiB."""
-        return (self.total - RESERVED_MIB - self.used) / 1024
+        return self.free / 1024
 
 
 def start_time(pid: int) -> int | None:
@@ -68,14 +68,19 @@ def held(directory: str) -> dict[int, int]:
 
 
 def _ask_nvidia_smi() -> list[Gpu] | None:
-    """Ask the host's nvidia-smi: it also knows of processes that this container cannot see."""
-    query = ["nvidia-smi", "--query-gpu=index,memory.total,memory.used", "--format=csv,noheader,nounits"]
+    """Ask the host's nvidia-smi, which also counts processes that this container cannot see.
+
+    None where there is no nvidia-smi; no cards where it fails, as without a loaded driver.
+    """
+    query = ["nvidia-smi", "--query-gpu=index,memory.total,memory.free", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
         rows = [[int(float(cell)) for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
-        return [Gpu(index, total, used) for index, total, used in rows] or None
-    except (OSError, subprocess.SubprocessError, ValueError):
+        return [Gpu(index, total, free) for index, total, free in rows]
+    except FileNotFoundError:
         return None
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return []
 
 
 def snapshot(settings: dict[str, Any]) -> list[Gpu]:
@@ -83,14 +88,15 @@ def snapshot(settings: dict[str, Any]) -> list[Gpu]:
     wanted = settings.get("gpus")
     if not wanted:
         found = _ask_nvidia_smi()
-        if found:
+        if found is not None:
             return found
         wanted = {}
     used = held(settings.get("holders_dir", HOLDERS))
     for index, mib in wanted.get("used_mib", {}).items():
         used[int(index)] = used.get(int(index), 0) + int(mib)
     memory = int(wanted.get("memory_mib", MEMORY_MIB))
-    return [Gpu(index, memory, used.get(index, 0)) for index in range(int(wanted.get("count", COUNT)))]
+    count = int(wanted.get("count", COUNT))
+    return [Gpu(index, memory, memory - RESERVED_MIB - used.get(index, 0)) for index in range(count)]
 
 
 def visible(cards: list[Gpu]) -> list[Gpu]:
@@ -108,7 +114,11 @@ def visible(cards: list[Gpu]) -> list[Gpu]:
 
 
 def hold(directory: str, name: str, gpus: dict[int, int]) -> None:
-    """Write this process's holder file (MiB per GPU index), atomically; no directory means nobody is counting."""
+    """Write this process's holder file (MiB per GPU index), atomically; no directory means nobody is counting.
+
+    Raises OSError where the directory cannot be written, for instance in a service with ProtectSystem=strict whose
+    ReadWritePaths leave it out.
+    """
     if not Path(directory).is_dir():
         return
     pid = os.getpid()

@@ -272,8 +272,8 @@ def _warm_up(main: Main) -> None:
 
 
 def _ready(main: Main) -> None:
-    main.engine.ready = True
     log.line("The server is fired up and ready to roll!")
+    main.engine.ready = True
 
 
 def _warm_up_failed(main: Main, why: str) -> None:
