@@ -215,7 +215,7 @@ def gpus(value: t.Any, where: str, findings: Findings) -> str | list[int]:
     if not value:
         findings.problem(where, "is empty", "all, or a list of indices as nvidia-smi shows them", fix, "type")
         return "all"
-    return sorted(found)
+    return sorted(found) or "all"
 
 
 def api_key_set(given: Table, where: str, findings: Findings) -> bool:

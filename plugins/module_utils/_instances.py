@@ -71,14 +71,15 @@ def resolve(
     findings = Findings(str(hostvars.get("inventory_hostname") or ""))
     host = _host(hostvars, findings)
     catalogue = _Catalogue(hostvars, shipped_stacks, shipped_profiles, today or datetime.date.today(), findings)
-    instances = []
+    instances: dict[str, Table] = {}
     entries = findings.listing(
         hostvars.get("sglang_instances"), "sglang_instances", "[{name: qwen, model_path: /models/X}]"
     )
     for index, raw in enumerate(entries):
-        instance = _instance(raw, f"sglang_instances[{index}]", catalogue)
+        where = f"sglang_instances[{index}]"
+        instance = _instance(raw, where, catalogue)
         if instance is not None:
-            instances.append(instance)
+            instances[where] = instance
     if "sglang_instances" not in hostvars:
         findings.problem(
             "sglang_instances",
@@ -93,7 +94,7 @@ def resolve(
     return {
         "host": host,
         "stacks": catalogue.stacks,
-        "instances": instances,
+        "instances": list(instances.values()),
         "problems": [problem.as_dict() for problem in findings.problems],
         "warnings": [warning.as_dict() for warning in findings.warnings],
     }
@@ -155,8 +156,9 @@ class _Catalogue:
         self._shipped = {str(name): value for name, value in shipped_stacks.items()}
         self._own = findings.table(hostvars.get("sglang_stacks"), "sglang_stacks", "{my_stack: {channel: stable}}")
         indexes = findings.table(hostvars.get("sglang_indexes"), "sglang_indexes", "{default: https://pypi.org/simple}")
-        self._indexes = {name: url for name, url in indexes.items() if url is not None}
-        check_indexes(self._indexes, "sglang_indexes", findings)
+        self._indexes = check_indexes(
+            {name: url for name, url in indexes.items() if url is not None}, "sglang_indexes", findings
+        )
         self.profiles = self._read_profiles(hostvars, shipped_profiles)
 
     def _read_profiles(self, hostvars: t.Mapping[str, t.Any], shipped: t.Mapping[str, t.Any]) -> dict[str, Table]:
@@ -250,7 +252,9 @@ def _instance(raw: t.Any, where: str, catalogue: _Catalogue) -> Table | None:
         findings,
         {"host": values.DEFAULT_HOST, "port": values.DEFAULT_PORT},
     )
+    known_so_far = len(findings.problems)
     gpus = values.gpus(given.get("gpus", "all"), f"{where}.gpus", findings)
+    gpus_sound = len(findings.problems) == known_so_far
     env = values.environment(_merged(profile, given, "env", where, findings), where, findings)
     values.select_gpus(env, gpus, where, findings)
     effective = command.args
@@ -281,8 +285,11 @@ def _instance(raw: t.Any, where: str, catalogue: _Catalogue) -> Table | None:
         "quantization": effective.get("quantization"),
         "speculative": bool(effective.get("speculative_algorithm")),
     }
-    values.check_gpu_count(instance, where, findings)
-    lint.check(instance, where, findings, in_force)
+    if gpus_sound:
+        values.check_gpu_count(instance, where, findings)
+    # Without the profile or the stack that was meant, the rules would only repeat that something is missing.
+    if stack is not None and (profile or profile_name is None):
+        lint.check(instance, where, findings, in_force)
     return instance
 
 
@@ -309,26 +316,28 @@ def _quiet_list(value: t.Any) -> list[t.Any]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
-def _check_together(instances: list[Table], findings: Findings) -> None:
-    """Names of all instances differ; GPUs and ports of the started ones do."""
-    names: dict[str, int] = {}
-    for index, instance in enumerate(instances):
-        if instance["name"] in names and instance["name"] != "unnamed":
+def _check_together(instances: dict[str, Table], findings: Findings) -> None:
+    """Names of all instances differ; GPUs and ports of the started ones do. Keys are variable paths."""
+    names: dict[str, str] = {}
+    for where, instance in instances.items():
+        name = instance["name"]
+        if name in names and name != "unnamed":
             findings.problem(
-                f"sglang_instances[{index}].name",
-                f"is {instance['name']}, like sglang_instances[{names[instance['name']]}].name",
+                f"{where}.name",
+                f"is {name}, like {names[name]}.name",
                 "a name of its own",
-                f"write {instance['name']}-2",
+                f"write {name}-2",
                 "name_twice",
             )
-        names.setdefault(instance["name"], index)
-    started = [(index, instance) for index, instance in enumerate(instances) if instance["state"] == "started"]
-    for place, (index, one) in enumerate(started):
+        names.setdefault(name, where)
+    started = [(where, instance) for where, instance in instances.items() if instance["state"] == "started"]
+    for place, (where, one) in enumerate(started):
         for _, other in started[:place]:
+            both = f"{one['name']} and {other['name']} are both started on"
             if one["listen"]["port"] == other["listen"]["port"]:
                 findings.problem(
-                    f"sglang_instances[{index}].args.port",
-                    f"{one['name']} and {other['name']} are both started on port {one['listen']['port']}",
+                    f"{where}.args.port",
+                    f"{both} port {one['listen']['port']}",
                     "a port for each started instance",
                     "write another port, or state: stopped for one of them",
                     "port_overlap",
@@ -336,8 +345,8 @@ def _check_together(instances: list[Table], findings: Findings) -> None:
             shared = _shared_gpus(one["gpus"], other["gpus"])
             if shared:
                 findings.problem(
-                    f"sglang_instances[{index}].gpus",
-                    f"{one['name']} and {other['name']} are both started on {shared}",
+                    f"{where}.gpus",
+                    f"{both} {shared}",
                     "GPUs of its own for each started instance",
                     "list disjoint gpus, or write state: stopped for one of them",
                     "gpu_overlap",

@@ -16,6 +16,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._findings import 
     deep_merge,
     did_you_mean,
     kind_of,
+    plain,
     shown,
 )
 
@@ -45,7 +46,7 @@ def stack_digest(stack: t.Mapping[str, t.Any]) -> str:
     guard or renaming a stack builds no new release.
     """
     body = {key: value for key, value in stack.items() if key not in ADDED_KEYS}
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), default=str)
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
@@ -82,8 +83,8 @@ def resolved_stack(name: str, shipped: Table, own: Table, indexes: Table, findin
         current = stack.get("indexes")
         stack = dict(stack, indexes=deep_merge(current if isinstance(current, dict) else {}, indexes))
     _check(stack, where, findings)
-    version = engine_version(stack)
-    return dict(stack, name=name, digest=stack_digest(stack), engine_version=version)
+    stack = plain(stack)
+    return dict(stack, name=name, digest=stack_digest(stack), engine_version=engine_version(stack))
 
 
 def _check(stack: Table, where: str, findings: Findings) -> None:
@@ -108,17 +109,21 @@ def _check(stack: Table, where: str, findings: Findings) -> None:
         _check_kernel(findings.table(stack["kernel"], f"{where}.kernel"), f"{where}.kernel", findings)
 
 
-def check_indexes(indexes: Table, where: str, findings: Findings) -> None:
-    """Indexes are a dictionary of name to URL."""
+def check_indexes(indexes: Table, where: str, findings: Findings) -> Table:
+    """Those of the indexes (name to URL) that are usable; the others are problems."""
+    usable = {}
     for name, url in indexes.items():
-        if not isinstance(url, str) or not url.startswith(_URL_STARTS):
-            findings.problem(
-                f"{where}.{name}",
-                f"is {shown(url)}",
-                "the URL of a wheel index, or a folder",
-                f"write {where}.{name}: https://pypi.org/simple",
-                "type",
-            )
+        if isinstance(url, str) and url.startswith(_URL_STARTS):
+            usable[name] = url
+            continue
+        findings.problem(
+            f"{where}.{name}",
+            f"is {shown(url)}",
+            "the URL of a wheel index, or a folder",
+            f"write {where}.{name}: https://pypi.org/simple",
+            "type",
+        )
+    return usable
 
 
 def _check_requirements(stack: Table, where: str, findings: Findings) -> None:

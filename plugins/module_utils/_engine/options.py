@@ -202,6 +202,14 @@ def _checked(option: Option, key: str, value: t.Any, version: str | None) -> tup
         checked = []
         for entry in values:
             one, trouble = _scalar(option, key, entry, version)
+            if trouble is None and _looks_like_flag(_word(one)):
+                trouble = Trouble(
+                    key,
+                    f"holds {_said(one)}, which argparse takes for another option",
+                    "values without a leading dash",
+                    "write it otherwise, or leave it out",
+                    "argument_type",
+                )
             if trouble is not None:
                 return None, trouble
             checked.append(one)
