@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.blackwell.sglang.plugins.module_utils import _bench_plan, _bench_result, _service
+from ansible_collections.blackwell.sglang.plugins.plugin_utils import _gate_call
 from ansible_collections.blackwell.sglang.plugins.plugin_utils._bench_run import Bench
 
 display = Display()
@@ -55,9 +56,7 @@ class ActionModule(ActionBase):
         self._host = str(self._vars.get("inventory_hostname", ""))
         instance = options["instance"]
         if options["prompts_per_level"] < _bench_plan.PROMPTS_PER_LEVEL:
-            self._show(
-                f"{options['prompts_per_level']} prompts per concurrent request: ramp and drain weigh heavily"
-            )
+            self._show(f"{options['prompts_per_level']} prompts per concurrent request: ramp and drain weigh heavily")
         shape = _bench_plan.Shape(options["input_len"], options["output_len"], options["dataset"])
         bench = Bench(self._call, self._show, instance, shape, options, float(options["level_timeout"]))
         probe = bench.probe()
@@ -135,21 +134,9 @@ class ActionModule(ActionBase):
         done = self._call("ansible.builtin.systemd_service", {"name": instance["unit"], "state": "restarted"})
         if done.get("failed"):
             raise AnsibleActionFail(f"{instance['unit']} could not be restarted: {done.get('msg')}")
-        task = self._task.copy()
-        task.action = "blackwell.sglang.sglang_gate"
-        task.args = {"instance": instance, "root": options["root"]}
-        gate = self._shared_loader_obj.action_loader.get(
-            "blackwell.sglang.sglang_gate",
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        ).run(task_vars=self._vars)
-        if gate.get("failed") or not gate.get("passed"):
-            what = (gate.get("diagnosis") or {}).get("what") or gate.get("msg") or "the gate did not pass"
-            raise AnsibleActionFail(f"{instance['name']} did not come back after restart {number}: {what}")
+        why = _gate_call.why_not(_gate_call.gate(self, instance, options["root"], self._vars))
+        if why:
+            raise AnsibleActionFail(f"{instance['name']} did not come back after restart {number}: {why}")
 
     def _judge(self, sweep: dict[str, t.Any], options: dict[str, t.Any], shape: _bench_plan.Shape) -> None:
         """Compare with the stored baseline, write the files, print the table."""

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real text for benchmark prompts, without a download (private to the collection).
 
-Random tokens make speculative decoding look useless, since no draft can foresee noise. Python itself brings some 700 kB
+Random tokens make speculative decoding look useless, since no draft can foresee noise. Python itself brings some 450 kB
 of English prose, the language's help topics (``pydoc_data.topics``), on every host; it is the same for everybody with
 the same Python version, and its digest is part of the result.
 """
