@@ -12,22 +12,20 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _service_gpus
+from ansible_collections.blackwell.sglang.plugins.module_utils import _kv_budget, _kv_log, _service_gpus
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate import Check, Context
-from ansible_collections.blackwell.sglang.plugins.module_utils._gate_ordered import fetch_info, read_log
+from ansible_collections.blackwell.sglang.plugins.module_utils._gate_ordered import fetch_info, read_config, read_log
 
 # Share of a GPU's memory that is free for an engine on a card that nobody else uses. Captured: 139.13 of 140.40 GiB
 # (99.1 %) with one rank a card and its CUDA context made; NCCL's buffers may take another two.
 FREE_SHARE = 0.95
-_BEGIN = re.compile(r"Load weight begin\. avail mem=([\d.]+) GB")
-_RANK = re.compile(r"\[[^\]]*?((?:[A-Z]+\d+ ?)+)\]")
 _LIMITS = re.compile(r"max_total_num_tokens=(\d+).*?max_running_requests=(\d+), context_len=(\d+)")
 
 
 def roomy_free(context: Context) -> Check:
     """When loading began, every GPU had the memory free that it has when nobody uses it."""
     log = read_log(context)
-    seen = begin_memory(log.lines if log else [])
+    seen = _kv_log.facts(log.lines if log else []).load_begin
     gpus = _service_gpus.read(context.run)
     wanted = context.instance.get("gpus", "all")
     totals = [gpu["total_mib"] / 1024 for gpu in gpus["gpus"] if wanted == "all" or gpu["index"] in wanted]
@@ -42,6 +40,80 @@ def roomy_free(context: Context) -> Check:
     if low:
         evidence.append("another process held the rest while this server loaded: it serves with too little room")
     return Check("roomy.free", not low, f"at least {least:.1f} GiB free on each GPU", _least(seen), evidence)
+
+
+def roomy_capacity(context: Context) -> Check:
+    """The server's capacity is what geometry, dtype and memory give, within the tolerance."""
+    info = fetch_info(context) or {}
+    config, log = read_config(context), read_log(context)
+    tokens = capacity_of(context, info)["tokens"]
+    found = _kv_log.facts(log.lines if log else [])
+    expected = "the capacity that the budget computes"
+    missing = [
+        words
+        for words, there in (
+            (context.checkpoint_error or "config.json", config),
+            ("the server's own number of tokens", tokens),
+            ("the memory before and after loading, in the log of this start", found.load_begin and found.load_end),
+        )
+        if not there
+    ]
+    if missing or config is None or tokens is None:
+        return Check("roomy.capacity", None, expected, tokens, [f"not known: {words}" for words in missing])
+    computed = _kv_budget.budget(
+        config,
+        kv_cache_dtype=str(
+            (context.kv or {}).get("effective_dtype") or context.instance.get("kv_cache_dtype") or "auto"
+        ),
+        engine_version=info.get("version"),
+        memory=_kv_budget.Memory(
+            before_load=min(found.load_begin.values()),
+            after_load=min(found.load_end.values()),
+            fraction=info.get("mem_fraction_static"),
+        ),
+        **budget_settings(info),
+    )
+    if not computed["tokens"]:
+        return Check(
+            "roomy.capacity", None, expected, tokens, list(computed["notes"]) or ["the budget gives no number"]
+        )
+    off = abs(tokens - computed["tokens"]) / computed["tokens"]
+    context.capacity["computed_tokens"] = computed["tokens"]
+    evidence = [f"{off:.2%} apart", computed["formula"]]
+    # A model of which something is not understood is not held against the server: the notes say what.
+    if computed["approximate"]:
+        evidence += computed["notes"]
+    tolerance = float(context.settings["capacity_tolerance"])
+    right = off <= tolerance or (None if computed["approximate"] else False)
+    return Check("roomy.capacity", right, f"{computed['tokens']} tokens, {tolerance:.0%} either way", tokens, evidence)
+
+
+def budget_settings(info: dict[str, t.Any]) -> dict[str, t.Any]:
+    """What /server_info says about pools, as arguments of the budget; a name that moved is read under both."""
+    strategy = info.get("mamba_scheduler_strategy") or info.get("mamba_radix_cache_strategy")
+    return {
+        "tp_size": _int(info.get("tp_size")) or 1,
+        "pp_size": _int(info.get("pp_size")) or 1,
+        "dp_size": _int(info.get("dp_size")) or 1,
+        "dp_attention": bool(info.get("enable_dp_attention")),
+        "page_size": _int(info.get("page_size")) or 1,
+        "max_running_requests": _int(info.get("max_running_requests")),
+        "max_total_tokens": _int(info.get("max_total_tokens")),
+        "swa_full_tokens_ratio": info.get("swa_full_tokens_ratio"),
+        "attention_backend": info.get("attention_backend"),
+        "states": _kv_budget.StateSettings(
+            ssm_dtype=info.get("mamba_ssm_dtype"),
+            full_memory_ratio=float(info.get("mamba_full_memory_ratio") or 0.9),
+            strategy=str(strategy or "auto"),
+            disable_radix_cache=bool(info.get("disable_radix_cache")),
+            disable_overlap_schedule=bool(info.get("disable_overlap_schedule")),
+            max_cache_size=_int(info.get("max_mamba_cache_size")),
+        ),
+        "speculative": _kv_budget.Speculative(
+            algorithm=info.get("speculative_algorithm"),
+            num_draft_tokens=_int(info.get("speculative_num_draft_tokens")),
+        ),
+    }
 
 
 def roomy_need(context: Context) -> Check:
@@ -82,20 +154,6 @@ def capacity_of(context: Context, info: dict[str, t.Any]) -> dict[str, int | Non
     }
 
 
-def begin_memory(lines: list[str]) -> dict[str, float]:
-    """GiB free when each rank began to load, by rank (``TP0``; one rank alone has no name in the log). First load only:
-
-    a draft model loads later, beside the target's weights.
-    """
-    found: dict[str, float] = {}
-    for line in lines:
-        match = _BEGIN.search(line)
-        if match:
-            rank = _RANK.match(line)
-            found.setdefault(rank[1].strip() if rank else "TP0", float(match[1]))
-    return found
-
-
 def _least(seen: dict[str, float]) -> str:
     rank = min(seen, key=lambda each: seen[each])
     return f"{seen[rank]:.2f} GiB on {rank}"
@@ -108,5 +166,5 @@ def _int(value: t.Any) -> int | None:
         return None
 
 
-CHECKS: tuple[t.Callable[[Context], Check], ...] = (roomy_free, roomy_need)
+CHECKS: tuple[t.Callable[[Context], Check], ...] = (roomy_free, roomy_capacity, roomy_need)
 QUICK: tuple[t.Callable[[Context], Check], ...] = (roomy_need,)

@@ -90,7 +90,8 @@ def run_gate(
     passed = _gate.verdict(checks)
     proof = _gate.proof_of(context, checks, passed, quick, by)
     if record:
-        _keep(context, proof, good and passed)
+        # The cheap part alone makes nothing good; of what is good already it may renew what was asked.
+        _keep(context, proof, good and passed and (not quick or _service.is_good(context.places)))
     return {
         "passed": passed,
         "checks": [check.as_dict() for check in checks],
@@ -131,5 +132,9 @@ def _keep(context: Context, proof: dict[str, t.Any], good: bool) -> None:
     )
     if not richer:
         _service.write_json(context.places.proof, proof, mode=0o644)
+    elif proof["kv_receipt"] and not old.get("kv_receipt"):
+        _service.write_json(
+            context.places.proof, {**old, "kv": proof["kv"], "kv_receipt": proof["kv_receipt"]}, mode=0o644
+        )
     if good:
         _service.record_good(context.places, proof, context.instance)

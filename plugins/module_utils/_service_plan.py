@@ -35,7 +35,8 @@ def probe(
     unit_root = pathlib.Path(roots.get("unit_root", _service.UNIT_ROOT))
     installed = sorted(path.name for path in unit_root.glob("sglang-*.service"))
     wanted_units = [each.unit for each in places.values()]
-    own = [unit for unit in installed if not unit.endswith("-verify.service") and unit != "sglang-recover.service"]
+    # A template (sglang-verify@.service) has no state, and one such name makes systemctl show fail for all.
+    own = [unit for unit in installed if "@" not in unit and unit != "sglang-recover.service"]
     units = _service.unit_states(run, sorted({*wanted_units, *own}))
     gpus = _service_gpus.read(run)
     known = _service.releases(root)

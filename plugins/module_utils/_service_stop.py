@@ -101,9 +101,9 @@ def is_orphan(holder: dict[str, t.Any], unit: str, user: str) -> bool:
 def leftovers(run: Run, unit: str, gpus: str | list[int], user: str, idle_mib: int) -> list[dict[str, t.Any]]:
     """GPUs of the instance that are not free now: ``{index, mib, kind, words}``.
 
-    Memory of other units of instances is theirs and does not count. ``kind``: ``releasing``: our process is ending (state
-    D or Z, or still there); ``foreign``: somebody else's process; ``unseen``: nobody can be seen, so the
-    driver still gives memory back, a process is wedged, or another guest holds it.
+    Memory of other units of instances is theirs and does not count. ``kind``: ``releasing``: our process is ending
+    (state D or Z, or still there); ``foreign``: somebody else's process; ``unseen``: nobody can be seen, so the driver
+    still gives memory back, a process is wedged, or another guest holds it.
     """
     state = _service_gpus.read(run)
     units = {each["unit"] for each in state["holders"] if each["unit"].startswith("sglang-")} - {unit}
