@@ -126,6 +126,7 @@ def hold(directory: str, name: str, gpus: dict[int, int]) -> None:
     part = Path(directory, f".{pid}.part")
     record = {"pid": pid, "starttime": start_time(pid), "name": name, "gpus": {str(k): v for k, v in gpus.items()}}
     part.write_text(json.dumps(record), encoding="utf-8")
+    part.chmod(0o644)  # a service has a strict umask, and whoever runs nvidia-smi must be able to count
     part.replace(path)
 
 
