@@ -157,7 +157,7 @@ findings:
       fix: install the CUDA toolkit 12.9 or newer (13.0 fits the cu130 wheels)
       source: https://github.com/flashinfer-ai/flashinfer/issues/3633
       folklore: false
-      excepted:
+      excepted: {}
 gpus:
   description: The GPUs in the order of nvidia-smi; memory in MiB.
   returned: always
@@ -188,7 +188,7 @@ processes:
     - gpu: 0
       gpu_uuid: GPU-00000000-0000-0000-0000-000000000000
       pid: 812
-      name: sglang::scheduler_TP0
+      name: "sglang::scheduler_TP0"
       used_mib: 83200
       ppid: 790
       state: S
@@ -268,7 +268,7 @@ memory:
   description: Main memory, the container's limit and /dev/shm, all in MiB.
   returned: always
   type: dict
-  sample: {total_mib: 515000, available_mib: 480000, limit_mib:, effective_mib: 515000, cgroup: 2, shm_mib: 257500}
+  sample: {total_mib: 515000, available_mib: 480000, limit_mib: 262144, effective_mib: 262144, cgroup: 2, shm_mib: 9000}
 disks:
   description: Space at the folders of O(disks).
   returned: always
