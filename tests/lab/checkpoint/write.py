@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Write the lab's checkpoint: geometry and quantization metadata of nvidia/Qwen3.5-397B-A17B-NVFP4, tiny tensors.
 
     python3 tests/lab/checkpoint/write.py /models/Qwen3.5-397B-A17B-NVFP4

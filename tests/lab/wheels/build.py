@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Build the stand-in wheels of the lab's package indexes.
 
     python3 tests/lab/wheels/build.py DIR              # DIR/default, DIR/pytorch, DIR/flashinfer: wheels and .metadata
