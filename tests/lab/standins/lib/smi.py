@@ -20,6 +20,7 @@ NO_DRIVER = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
     "Make sure that the latest NVIDIA driver is installed and running.\n"
 )
+CONTROL = Path("/dev/nvidiactl")
 _SHORT = {
     "-L": "list-gpus",
     "-q": "query",
@@ -135,7 +136,7 @@ def run(argv: list[str]) -> None:
     """Do what the command line says."""
     if not gpus.loaded():
         raise Refusal(NO_DRIVER, 9)
-    if not Path("/dev/nvidiactl").exists():
+    if not CONTROL.exists():
         raise Refusal("Failed to initialize NVML: Unknown Error", 255)
     options, words = parse(argv)
     cards = select(gpus.visible(), options.get("id"))

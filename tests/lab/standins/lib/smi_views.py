@@ -139,11 +139,11 @@ def topology(cards: list[gpus.Gpu]) -> None:
         cells = [" X " if row is card else "NODE" if row.numa == card.numa else "SYS" for card in cards]
         cores = f"{row.numa * 64}-{row.numa * 64 + 63}"
         print("\t".join([f"GPU{row.index}", *cells, cores, str(row.numa), "", "N/A"]))
-    print(LEGEND)
+    print(LEGEND, end="")
 
 
 def _line(depth: int, key: str, value: Any = None) -> None:
-    print(" " * (4 * depth) + (key if value is None else f"{key:<{51 - 4 * depth}}: {value}"))
+    print(" " * (4 * depth) + (key if value is None else f"{key:<{55 - 4 * depth}}: {value}"))
 
 
 def full(cards: list[gpus.Gpu]) -> None:
@@ -200,6 +200,10 @@ def _processes(gpu: gpus.Gpu, processes: list[dict[str, Any]]) -> None:
         _line(3, "Used GPU Memory", f"{process['gpus'][gpu.index]} MiB")
 
 
+def _row(left: str, middle: str = "", right: str = "") -> None:
+    print(f"| {left:<39} | {middle:>22} | {right:>20} |")
+
+
 def table(cards: list[gpus.Gpu]) -> None:
     """The table that nvidia-smi prints without options."""
     state = gpus.state()
@@ -207,22 +211,20 @@ def table(cards: list[gpus.Gpu]) -> None:
     rule = "+" + "-" * 41 + "+" + "-" * 24 + "+" + "-" * 22 + "+"
     print(smi_fields.now("%a %b %e %H:%M:%S %Y"))
     print(wide)
-    version = f"NVIDIA-SMI {gpus.DRIVER:<23} Driver Version: {gpus.DRIVER:<14} CUDA Version: {gpus.CUDA:<8}"
-    print(f"| {version} |")
+    print(f"| {f'NVIDIA-SMI {gpus.DRIVER:<23} Driver Version: {gpus.DRIVER:<14} CUDA Version: {gpus.CUDA}':<87} |")
     print(rule)
-    print("| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |")
-    print(f"| {'Fan  Temp   Perf          Pwr:Usage/Cap':<39} | {'Memory-Usage':>22} | {'GPU-Util  Compute M.':<20} |")
-    print(f"| {'':<39} | {'':<22} | {'MIG M.':>20} |")
-    print(rule.replace("-", "=").replace("+", "|", 1)[:-1] + "|")
+    _row("GPU  Name                 Persistence-M", "Bus-Id          Disp.A", "Volatile Uncorr. ECC")
+    _row("Fan  Temp   Perf          Pwr:Usage/Cap", "Memory-Usage", "GPU-Util  Compute M.")
+    _row("", "", "MIG M.")
+    print("|" + rule[1:-1].replace("-", "=") + "|")
     for gpu in cards:
         used = state["used"][gpu.index]
         fields = _values(gpu, used)
-        name = gpus.NAME[:27] + "..."
-        print(f"| {gpu.index:>3}  {name:<30} On  | {gpu.bus_id:>17} Off | {0:>20} |".replace("Off | ", "Off | ", 1))
-        usage = f"{float(fields['power']):.0f}W / {gpus.POWER_LIMIT_W:>4.0f}W"
+        _row(f"{gpu.index:>3}  {gpus.NAME[:27] + '...':<30} On", f"{gpu.bus_id} Off", "0")
+        power = f"{float(fields['power']):>14.0f}W / {gpus.POWER_LIMIT_W:>4.0f}W"
         left = f"N/A  {fields['temperature']:>3}C    {fields['pstate']:<2}"
-        print(f"| {left:<16}{usage:>23} | {used:>6}MiB / {gpus.MEMORY_MIB:>6}MiB | {'0%      Default':>20} |")
-        print(f"| {'':<39} | {'':<22} | {'Disabled':>20} |")
+        _row(f"{left}{power}", f"{used:>7}MiB / {gpus.MEMORY_MIB:>6}MiB", "0%      Default")
+        _row("", "", "Disabled")
         print(rule)
     print(f"\n{wide}")
     print(f"| {'Processes:':<87} |")
