@@ -18,7 +18,7 @@ import re
 import tempfile
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _report, _report_markdown
+from ansible_collections.blackwell.sglang.plugins.module_utils import _report, _report_html, _report_markdown
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 SUMMARY = "README.md"
@@ -50,7 +50,7 @@ def write(folder: str, report: dict[str, t.Any], hosts: t.Collection[str]) -> di
             written = not (page.is_file() and _report.same(old, report))
             if written:
                 _replace(place / f"{name}.json", json.dumps(report, indent=2, sort_keys=True) + "\n")
-                _replace(page, _report_markdown.host_page(report))
+                _pages(page, _report_markdown.host_page(report))
             if written or not (place / SUMMARY).is_file():
                 _summarise(place, hosts)
     except OSError as error:
@@ -80,7 +80,7 @@ def file_name(host: str) -> str:
 def _summarise(place: pathlib.Path, hosts: t.Collection[str]) -> None:
     found = [read(place / f"{file_name(host)}.json") for host in sorted(hosts)]
     reports = [report for report in found if report]
-    _replace(place / SUMMARY, _report_markdown.summary_page(reports))
+    _pages(place / SUMMARY, _report_markdown.summary_page(reports))
     brief = [
         {
             "host": report["host"],
@@ -93,6 +93,12 @@ def _summarise(place: pathlib.Path, hosts: t.Collection[str]) -> None:
     _replace(
         place / SUMMARY_JSON, json.dumps({"schema": _report.SCHEMA, "hosts": brief}, indent=2, sort_keys=True) + "\n"
     )
+
+
+def _pages(path: pathlib.Path, markdown: str) -> None:
+    """A page in Markdown and the same in HTML; the Markdown comes last, since its presence says that all is there."""
+    _replace(path.with_suffix(".html"), _report_html.page(markdown))
+    _replace(path, markdown)
 
 
 def _replace(path: pathlib.Path, text: str) -> None:

@@ -11,7 +11,7 @@ short_description: Write what runs on a host, why, and what was proved
 version_added: "1.0.0"
 author: ["blackwell.sglang contributors (@blackwell-sglang)"]
 description:
-  - Writes a page in Markdown and JSON for the current host, and a summary of all hosts, into a folder of
+  - Writes a page in Markdown, HTML and JSON for the current host, and a summary of all hosts, into a folder of
     the controller, from what the roles left in the host's variables. Parts that a run did not reach are
     left out.
   - Appends one line to F(/var/lib/sglang/runs.jsonl) on the host, by a plain command and not a module.

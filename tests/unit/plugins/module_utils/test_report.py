@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import html.parser
 import json
 import pathlib
 import subprocess
@@ -15,6 +16,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import (
     _gpu_rules,
     _report,
     _report_files,
+    _report_html,
     _report_markdown,
     _report_record,
     _report_redact,
@@ -245,3 +247,54 @@ def test_record_is_appended_and_old_lines_go(tmp_path: pathlib.Path) -> None:
     assert lines[-1]["who"] == "it's me@controller"
     assert lines[-1]["instances"]["qwen"]["rollback"] == "20261128T100000Z-ffffff"
     assert [place.name for place in pathlib.Path(path).parent.iterdir()] == ["runs.jsonl"]
+
+
+class _Page(html.parser.HTMLParser):
+    """Text by tag, and whether every tag is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: dict[str, list[str]] = {}
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+def test_html_says_what_markdown_says_and_needs_no_network() -> None:
+    found = failed()
+    found["sglang_failure"]["msg"] = "<script>alert(1)</script> & more"
+    text = _report_html.page(_report_markdown.host_page(report_of(found)))
+    parsed = _Page()
+    parsed.feed(text)
+    assert parsed.open == []
+    assert "script" not in parsed.text
+    assert "<script>alert(1)</script> & more" in "".join(parsed.text["pre"])
+    assert "--kv-cache-dtype bf16" in "".join(parsed.text["pre"])
+    assert {"right.logprobs", "FAILED", "2.12.0.dev20260307+cu130"} <= set(parsed.text["td"])
+    assert parsed.links == []
+    assert "http" not in text.split("<body>")[0]
+
+
+def test_summary_in_html_links_its_pages(tmp_path: pathlib.Path) -> None:
+    _report_files.write(str(tmp_path), report_of(facts()), ["sglang1"])
+    parsed = _Page()
+    parsed.feed((tmp_path / "README.html").read_text())
+    assert parsed.links == ["sglang1.html"]
+    assert (tmp_path / "sglang1.html").is_file()
+
+
+@given(st.text(max_size=300))
+def test_any_text_makes_a_closed_page(text: str) -> None:
+    parsed = _Page()
+    parsed.feed(_report_html.page(text))
+    assert parsed.open == []
