@@ -257,7 +257,8 @@ def chain(name: str, packages: t.Mapping[str, Package]) -> list[str]:
         if way[-1] == PROJECT:
             best = way
             break
-        for other in requirers:
+        # The lock does not say who pins and who merely requires; SGLang is the one that pins everything with ==.
+        for other in sorted(requirers, key=lambda requirer: requirer != "sglang"):
             if other not in seen:
                 seen.add(other)
                 queue.append([*way, other])

@@ -79,7 +79,7 @@ def explain(text: str, stack: t.Mapping[str, t.Any], name: str) -> SglangError:
         )  # fmt: skip
     if any(word in lowered for word in _UNREACHABLE):
         return SglangError(
-            f"the {place} cannot be reached", where=variable, expected=_line(text, "error"),
+            f"the {place} cannot be reached ({_line(text, 'error')})", where=variable,
             fix=f"check the URL in {variable} and the way to it from this host", kind="unreachable",
         )  # fmt: skip
     if "401" in text or "403" in text:
