@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -72,17 +73,34 @@ def compile_kernel() -> bytes | None:
         return (Path(folder) / "common_ops.abi3.so").read_bytes()
 
 
-def contents(entry: catalogue.Entry, library: bytes | None) -> tuple[dict[str, bytes], str]:
+@dataclass(frozen=True)
+class Native:
+    """Binaries that come from a CUDA toolkit, where there is one."""
+
+    kernel: bytes | None = None
+    cudart: bytes | None = None
+
+
+def find_cudart() -> bytes | None:
+    """The toolkit's CUDA 13 runtime: like the real wheel of that name, the stand-in carries it into the venv."""
+    for base in (Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-13*"))):
+        path = base / "lib64" / "libcudart.so.13"
+        if path.exists():
+            return path.read_bytes()
+    return None
+
+
+def contents(entry: catalogue.Entry, native: Native) -> tuple[dict[str, bytes], str]:
     """Return the files of a wheel and its entry points."""
     if entry.source == "engine":
         files = {f"sglang/{path}": data for path, data in _tree(ENGINE / "sglang", {}).items()}
         return files, "[console_scripts]\nsglang = sglang.launch_server:console\n"
     if entry.source == "torch":
-        version = (
+        text = (
             f'__version__ = "{entry.values["VERSION"]}"\ncuda = "{entry.values["CUDA"]}"\n'
             f'git_version = "{entry.values["GIT"]}"\nhip = None\nxpu = None\ndebug = False\n'
         )
-        return {**_tree(HERE / "src" / "torch", entry.values), "torch/version.py": version.encode()}, ""
+        return {**_tree(HERE / "src" / "torch", entry.values), "torch/version.py": text.encode()}, ""
     if entry.source == "flashinfer":
         version = f'__version__ = "{entry.version}"\n'.encode()
         return {**_tree(HERE / "src" / "flashinfer", {}), "flashinfer/version.py": version}, ""
@@ -91,9 +109,11 @@ def contents(entry: catalogue.Entry, library: bytes | None) -> tuple[dict[str, b
             path: data for path, data in _tree(HERE / "src" / "sgl_kernel", {}).items() if not path.startswith("csrc/")
         }
         files["sgl_kernel/version.py"] = f'__version__ = "{entry.version}"\n'.encode()
-        if library is not None:
-            files["sgl_kernel/sm100/common_ops.abi3.so"] = library
+        if native.kernel is not None:
+            files["sgl_kernel/sm100/common_ops.abi3.so"] = native.kernel
         return files, ""
+    if entry.name == "nvidia-cuda-runtime" and native.cudart is not None:
+        return {"nvidia/cu13/lib/libcudart.so.13": native.cudart}, ""
     if entry.package is None:
         return {}, ""
     text = f'"""Stand-in of {entry.name}: its version and nothing else."""\n\n__version__ = "{entry.version}"\n'
@@ -109,12 +129,12 @@ def contents(entry: catalogue.Entry, library: bytes | None) -> tuple[dict[str, b
 
 def build(folder: Path, *, kernel: bool = True) -> list[Path]:
     """Write every wheel below `folder` and return their paths."""
-    library = compile_kernel() if kernel else None
+    native = Native(compile_kernel(), find_cudart()) if kernel else Native()
     written = []
     for entry in catalogue.entries():
         target = folder / entry.index
         target.mkdir(parents=True, exist_ok=True)
-        files, entry_points = contents(entry, library)
+        files, entry_points = contents(entry, native)
         for tag in entry.tags:
             written.append(
                 wheelfile.write(
@@ -197,9 +217,7 @@ def main() -> int:
     """Parse the command line and build."""
     parser = argparse.ArgumentParser(description="Build the stand-in wheels of the lab's indexes.")
     parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument(
-        "--kernel", choices=("yes", "no"), default="yes", help="compile the kernel library where nvcc is"
-    )
+    parser.add_argument("--kernel", choices=("yes", "no"), default="yes", help="take binaries from CUDA where it is")
     parser.add_argument("--self-test", action="store_true")
     args = parser.parse_args()
     if args.self_test:

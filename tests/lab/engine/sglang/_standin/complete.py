@@ -28,7 +28,7 @@ def default_mem_fraction(args: Any, memory_mib: int, multimodal: bool) -> float:
     """The share of memory for weights and pools: 10 GiB or more stay free for activations and graphs."""
     reserved = args.chunked_prefill_size * 1.5 + args.cuda_graph_max_bs * 2 + args.tp_size / 8 * 1024
     reserved = max(reserved, 10 * 1024) + (2 * 1024 if args.speculative_algorithm else 0)
-    return round((memory_mib - reserved) / memory_mib * (0.95 if multimodal else 1.0), 3)
+    return float(round((memory_mib - reserved) / memory_mib * (0.95 if multimodal else 1.0), 3))
 
 
 def complete(args: Any, memory_mib: int) -> Checkpoint:

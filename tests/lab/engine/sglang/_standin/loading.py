@@ -178,7 +178,7 @@ class Loader:
         shards = self.checkpoint.shards()
         if not shards:
             raise RuntimeError(f"Cannot find any model weights with `{self.args.model_path}`")
-        for done, path in enumerate([*shards, ""]):
+        for done, path in enumerate([*shards, None]):
             bar = "█" * (done * 10 // len(shards))
             self.ranks[0].raw(
                 f"\rLoading safetensors checkpoint shards: {done * 100 // len(shards):3d}% Completed | "

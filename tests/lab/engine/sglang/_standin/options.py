@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -86,7 +87,13 @@ def human_readable_int(text: str) -> int:
     return int(float(number) * powers[suffix]) if "." in number else int(number) * powers[suffix]
 
 
-TYPES = {"str": str, "int": int, "float": float, "human": human_readable_int, "json": json.loads}
+TYPES: dict[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "human": human_readable_int,
+    "json": json.loads,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

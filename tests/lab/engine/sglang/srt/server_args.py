@@ -13,6 +13,10 @@ PROG = "sglang serve"
 class ServerArgs:
     """The fields of the real dataclass, with its repr; `complete` fills in what the real one fills in."""
 
+    host: str
+    port: int
+    model_path: str
+
     def __init__(self, **values: Any) -> None:
         fields = options.defaults()
         unknown = sorted(set(values) - set(fields))
