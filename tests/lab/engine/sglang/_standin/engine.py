@@ -15,6 +15,10 @@ from sglang._standin.loading import Loader
 REASONING = "The user asks something that I can answer directly, so I will do that and keep it short."
 
 
+# Tokens of earlier prompts that are kept to find shared beginnings; the oldest prompt goes first.
+REMEMBERED_TOKENS = 300_000
+
+
 class Refused(Exception):
     """A request that the server answers with an error status."""
 
@@ -114,7 +118,9 @@ class Engine:
             if same == len(known) or not self.loader.geometry.linear_layers:
                 best = max(best, same)
         if prompt not in self._prefixes:
-            self._prefixes = [*self._prefixes[-63:], prompt]
+            self._prefixes.append(prompt)
+        while len(self._prefixes) > 1 and sum(map(len, self._prefixes)) > REMEMBERED_TOKENS:
+            self._prefixes.pop(0)
         return min(best, len(prompt) - 1)
 
     def forget(self) -> None:
