@@ -44,7 +44,7 @@ def inventory(folder: pathlib.Path, content: dict[str, t.Any]) -> pathlib.Path:
 
 def listed(output: str) -> list[str]:
     """The numbered problems of the message."""
-    return [line.strip() for line in output.split("fatal:")[0].splitlines() if re.match(r"\s+\d+\. ", line)]
+    return [line.strip() for line in output.split("fatal:", maxsplit=1)[0].splitlines() if re.match(r"\s+\d+\. ", line)]
 
 
 @pytest.mark.parametrize("words", [["proxmox", "--check", "--diff"], ["lab"]], ids=lambda words: words[0])
