@@ -47,6 +47,13 @@ class Host:
         """The path with all links followed."""
         return self._name(self.at(path).resolve(), self._root.resolve())
 
+    def link(self, path: str) -> str:
+        """What a symbolic link says; '' when it is none or gone by now."""
+        try:
+            return str(self.at(path).readlink())
+        except OSError:
+            return ""
+
     def glob(self, pattern: str) -> list[str]:
         """Paths that match, sorted, as the host names them; nothing where a folder cannot be read."""
         try:

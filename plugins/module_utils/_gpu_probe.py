@@ -25,6 +25,7 @@ SMI_SEARCH = (
 DEFAULT_UNIT_PATH = "/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/nvidia/lib64")
 _MODULES = re.compile(r"^(nvidia\w*|nouveau|vfio\w*|zfs)\b", re.MULTILINE)
+_CARD = re.compile(r"^/dev/nvidia\d+$")
 _GIB = 1024**3
 
 
@@ -87,11 +88,28 @@ def _nvidia(host: Host) -> dict[str, t.Any]:
         holder.update(ppid=seen["ppid"], state=seen["state"], unit=system.unit_of(seen["cgroup"]))
     bad = "" if word == "ok" else (out + err)[:2000]
     return {
+        # Looking through all open files is only worth it when memory is in use.
+        "openers": openers(host) if any(card["used_mib"] for card in cards) else [],
         "smi": {"path": program, "state": word, "text": bad},
         "gpus": cards,
         "processes": holders,
         "topology": smi.topology(map_text),
     }
+
+
+def openers(host: Host) -> list[int]:
+    """Processes visible from here that have a card's node open, whatever their name.
+
+    nvidia-smi in a container may list none of the container's own processes, so only this tells whether memory in use
+    belongs to somebody here. The persistence daemon holds all cards for good and is left out.
+    """
+    found = set()
+    for path in host.glob("/proc/[0-9]*/fd/*"):
+        if _CARD.match(host.link(path)):
+            pid = int(path.split("/")[2])
+            if not host.text(f"/proc/{pid}/comm").startswith("nvidia-persist"):
+                found.add(pid)
+    return sorted(found)
 
 
 def _driver(host: Host) -> dict[str, t.Any]:

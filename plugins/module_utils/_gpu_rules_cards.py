@@ -118,13 +118,17 @@ def _gone(facts: Facts, wants: Facts) -> Hits:
         yield {"seen": f"{address} reads as all ones in configuration space"}
 
 
-def _held_by(facts: Facts, card: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
-    return [process for process in facts["processes"] if process["gpu"] == card["index"]]
+def _held_by_nobody(facts: Facts) -> list[t.Mapping[str, t.Any]]:
+    """Cards with memory in use that neither nvidia-smi's list nor an open device node explains."""
+    if facts["openers"]:
+        return []
+    holders = {process["gpu"] for process in facts["processes"]}
+    return [card for card in facts["gpus"] if (card["used_mib"] or 0) > IDLE_MIB and card["index"] not in holders]
 
 
 def _wedged(facts: Facts, wants: Facts) -> Hits:
     del wants
-    held = [card for card in facts["gpus"] if (card["used_mib"] or 0) > IDLE_MIB and not _held_by(facts, card)]
+    held = _held_by_nobody(facts)
     # Inside a container other guests' processes are invisible: there this is no proof, and another row speaks.
     if held and facts["os"]["virtualization"] in ("none", "vm"):
         yield {"cards": indices(held), "used": held[0]["used_mib"]}
@@ -132,7 +136,7 @@ def _wedged(facts: Facts, wants: Facts) -> Hits:
 
 def _foreign(facts: Facts, wants: Facts) -> Hits:
     del wants
-    held = [card for card in facts["gpus"] if (card["used_mib"] or 0) > IDLE_MIB and not _held_by(facts, card)]
+    held = _held_by_nobody(facts)
     if held and facts["os"]["virtualization"] not in ("none", "vm"):
         yield {"cards": indices(held), "used": held[0]["used_mib"]}
 

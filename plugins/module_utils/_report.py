@@ -30,7 +30,7 @@ TIMES = frozenset(
     }
 )
 # What only tells what a run did, not what is there.
-DOINGS = frozenset({"changes", "changed", "started"})
+DOINGS = frozenset({"changes", "changed", "started", "plan"})
 
 
 def build(host: str, facts: t.Mapping[str, t.Any], meta: t.Mapping[str, t.Any]) -> Tree:
@@ -93,9 +93,10 @@ def same(old: t.Any, new: t.Mapping[str, t.Any]) -> bool:
 
 
 def keep_richer(old: t.Any, new: Tree) -> Tree:
-    """``new`` with the full gate of ``old`` where ``new`` has only the cheap part of the same start.
+    """``new`` with what only the run that made this state could tell.
 
-    The cheap part says that what was proved at the start still holds; the proof itself is in the earlier report.
+    That is the full gate where ``new`` has only the cheap part of the same start (it says that what was proved at the
+    start still holds, the proof itself is in the earlier report), and the plan by which the same release was made.
     """
     before = {entry.get("name"): entry for entry in _dict(old).get("instances") or []}
     instances = []
@@ -109,7 +110,21 @@ def keep_richer(old: t.Any, new: Tree) -> Tree:
             if entry["kv"].get("verdict") == _dict(earlier.get("kv")).get("verdict"):
                 kept["kv"] = earlier["kv"]
         instances.append(kept)
-    return {**new, "instances": instances}
+    stacks = {
+        name: _keep_plan(_dict(_dict(_dict(old).get("stacks")).get(name)), stack)
+        for name, stack in new["stacks"].items()
+    }
+    return {**new, "instances": instances, "stacks": stacks}
+
+
+def _keep_plan(old: Tree, new: Tree) -> Tree:
+    """A stack with the plan and the kernel's reason of the run that built the same release."""
+    if _dict(old.get("release")).get("id") != _dict(new["release"]).get("id"):
+        return new
+    kernel = new["kernel"]
+    if kernel and not kernel["reason"]:
+        kernel = {**kernel, "reason": _dict(old.get("kernel")).get("reason")}
+    return {**new, "plan": new["plan"] or old.get("plan", []), "kernel": kernel}
 
 
 def _result(instances: list[Tree], failure: t.Any) -> str:
@@ -180,18 +195,20 @@ def _stacks(facts: t.Mapping[str, t.Any], resolved: Tree) -> dict[str, Tree]:
     for name, ordered in _dict(resolved.get("stacks")).items():
         result = _dict(built.get(name))
         release = _dict(result.get("release"))
-        kernel = _dict(kernels.get(name))
+        kernel = {**_dict(release.get("kernel")), **_dict(kernels.get(name))}
         asked = _dict(ordered.get("kernel"))
         found[name] = {
             "channel": ordered.get("channel"),
             "digest": ordered.get("digest"),
             "engine_version": ordered.get("engine_version"),
             "pins": _pins(ordered),
-            "overrides": [_override(entry) for entry in result.get("overrides") or ordered.get("overrides") or []],
+            "overrides": [str(entry) for entry in ordered.get("overrides") or []],
+            "guard": [_guarded(entry) for entry in release.get("findings") or []],
+            "plan": [_change(entry) for entry in result.get("changes") or []],
             "release": {key: release.get(key) for key in ("id", "path", "state", "python", "lock_digest")}
             if release
             else None,
-            "versions": _dict(result.get("versions")),
+            "versions": _dict(result.get("versions") or release.get("versions")),
             "kernel": {
                 "build": asked.get("build"),
                 "distribution": asked.get("distribution"),
@@ -219,11 +236,20 @@ def _pins(stack: Tree) -> list[Tree]:
     return pins
 
 
-def _override(entry: t.Any) -> Tree:
-    """A name whose version won against others' pins; why, as far as the plan says."""
-    if isinstance(entry, t.Mapping):
-        return {**entry, "name": str(entry.get("name", ""))}
-    return {"name": str(entry)}
+def _guarded(entry: t.Any) -> Tree:
+    """What the guard of the plan said of a package: a pin that another overrode, a refusal that an exception lifted."""
+    found = _dict(entry)
+    return {
+        "id": str(found.get("id", "")),
+        "what": str(found.get("what", entry)),
+        "severity": str(found.get("severity", "")),
+        "lifted": None if found.get("lifted") is None else str(found["lifted"]),
+    }
+
+
+def _change(entry: t.Any) -> Tree:
+    found = _dict(entry)
+    return {key: None if found.get(key) is None else str(found[key]) for key in ("action", "name", "before", "after")}
 
 
 def _instance(ordered: Tree, done: Tree, stacks: dict[str, Tree]) -> Tree:
@@ -360,7 +386,7 @@ def _changes(facts: t.Mapping[str, t.Any], service: Tree) -> list[str]:
         said.append(f"installed packages {', '.join(packages)}")
     for name, result in _dict(_dict(facts.get("nightly_stack_result")).get("stacks")).items():
         if _dict(result).get("changed"):
-            said.append(f"built release {_dict(_dict(result).get('release')).get('id')} of stack {name}")
+            said.append(f"built or completed release {_dict(_dict(result).get('release')).get('id')} of stack {name}")
     for name, result in _dict(_dict(facts.get("sgl_kernel_result")).get("stacks")).items():
         if _dict(result).get("built"):
             said.append(f"built the kernel of stack {name} ({_dict(result).get('stamp')})")

@@ -201,19 +201,23 @@ def _stacks(report: Tree) -> list[str]:
                 f" lock {release['lock_digest']}."
             )
         wanted = {pin["name"]: pin for pin in stack["pins"]}
-        won = {entry["name"]: entry for entry in stack["overrides"]}
         names = sorted({*wanted, *stack["versions"]})
         rows = []
         for package in names:
             pin = wanted.get(package, {})
-            why = [str(value) for key, value in won.get(package, {}).items() if key != "name" and value]
-            note = "overrides others' pins" + (": " + "; ".join(why) if why else "") if package in won else ""
+            note = "wins against others' pins" if package in stack["overrides"] else ""
             rows.append([package, stack["versions"].get(package), pin.get("version"), pin.get("index"), note])
         if rows:
             lines += ["", *table(["package", "installed", "pinned", "index", "note"], rows)]
-        others = [entry for entry in stack["overrides"] if entry["name"] not in names]
+        others = [name for name in stack["overrides"] if name not in names]
         if others:
-            lines += ["", "Overrides besides: " + ", ".join(entry["name"] for entry in others) + "."]
+            lines += ["", f"Win against others' pins as well: {', '.join(others)}."]
+        guard = [[entry["severity"], entry["what"], entry["lifted"]] for entry in stack["guard"]]
+        if guard:
+            lines += ["", "What the guard said of the plan:", "", *table(["severity", "what", "lifted because"], guard)]
+        plan = [[change["action"], change["name"], change["before"], change["after"]] for change in stack["plan"]]
+        if plan:
+            lines += ["", "The plan that was applied:", "", *table(["action", "package", "before", "after"], plan)]
         lines += _kernel(stack["kernel"])
         lines.append("")
     return lines

@@ -193,6 +193,12 @@ processes:
       ppid: 790
       state: S
       unit: sglang-qwen.service
+openers:
+  description: Processes visible from this host that have a card's node open, looked for when memory is in use.
+  returned: always
+  type: list
+  elements: int
+  sample: [812]
 topology:
   description: Links between the GPUs (C(nvidia-smi topo -m)), NUMA nodes, the farthest link.
   returned: always

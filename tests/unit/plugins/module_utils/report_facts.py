@@ -136,10 +136,19 @@ FACTS: dict[str, t.Any] = {
                     "state": "verified",
                     "python": "3.12.3",
                     "lock_digest": "0a1b2c",
+                    "versions": {"torch": "2.12.0.dev20260307+cu130", "sglang": "0.5.12.post1"},
+                    "findings": [
+                        {
+                            "id": "override:torch",
+                            "what": "sglang 0.5.12.post1 asks for torch ==2.9.1, the stack's pin wins",
+                            "severity": "warn",
+                            "lifted": None,
+                        }
+                    ],
                 },
+                "todo": [],
                 "changed": True,
-                "versions": {"torch": "2.12.0.dev20260307+cu130", "sglang": "0.5.12.post1"},
-                "overrides": [{"name": "torch", "wanted_by": "sglang 0.5.12.post1", "wanted": "==2.9.1"}],
+                "changes": [{"action": "add", "name": "torch", "before": None, "after": "2.12.0.dev20260307+cu130"}],
             }
         }
     },
@@ -181,8 +190,11 @@ def facts(**changes: t.Any) -> dict[str, t.Any]:
 def quiet() -> dict[str, t.Any]:
     """The same host at the next run, which finds everything in place."""
     found = facts()
-    found["nightly_stack_result"]["stacks"]["nightly"]["changed"] = False
-    found["sgl_kernel_result"]["stacks"]["nightly"]["built"] = False
+    stack = found["nightly_stack_result"]["stacks"]["nightly"]
+    del stack["changed"], stack["changes"]
+    kernel = found.pop("sgl_kernel_result")["stacks"]["nightly"]
+    # The release itself knows its kernel.
+    stack["release"]["kernel"] = {key: kernel[key] for key in kernel if key not in ("needed", "built", "reason")}
     done = found["sglang_service_result"]["instances"]["qwen"]
     done.update(changed=False, started=False, gate=gate(quick=True))
     return found

@@ -569,6 +569,18 @@ def test_worker_of_a_service_is_no_orphan(tmp_path: pathlib.Path) -> None:
     assert judge(tree) == []
 
 
+def test_memory_of_an_own_process_that_nvidia_smi_does_not_list(tmp_path: pathlib.Path) -> None:
+    """In a container nvidia-smi may list no process at all; an open device node tells that it is ours."""
+    tree = Tree(tmp_path)
+    tree.container()
+    tree.cards(gpu_row(0, used="71000 MiB"), gpu_row(1))
+    assert [finding["id"] for finding in judge(tree)] == ["gpu_held_elsewhere"]
+    tree.link("/proc/4242/fd/7", "/dev/nvidia0")
+    assert judge(tree) == []
+    tree.write("/proc/4242/comm", "nvidia-persiste\n")
+    assert [finding["id"] for finding in judge(tree)] == ["gpu_held_elsewhere"]
+
+
 def test_single_card_has_no_fabric(tmp_path: pathlib.Path) -> None:
     tree = Tree(tmp_path, 1)
     tree.cmdline("")

@@ -79,9 +79,10 @@ def test_page_says_what_was_asked_for() -> None:
     page = _report_markdown.host_page(report_of(facts()))
     for word in (
         "# sglang1: serving",
-        "built release 20261129T195000Z-0a1b2c of stack nightly",
-        "| torch | 2.12.0.dev20260307+cu130 | ==2.12.0.dev20260307+cu130 | pytorch |"
-        " overrides others' pins: sglang 0.5.12.post1; ==2.9.1 |",
+        "built or completed release 20261129T195000Z-0a1b2c of stack nightly",
+        "| torch | 2.12.0.dev20260307+cu130 | ==2.12.0.dev20260307+cu130 | pytorch | wins against others' pins |",
+        "| warn | sglang 0.5.12.post1 asks for torch ==2.9.1, the stack's pin wins |  |",
+        "| add | torch |  | 2.12.0.dev20260307+cu130 |",
         "| cmp0169 | applied |",
         "--kv-cache-dtype bf16",
         "verdict **proved**: it is bfloat16.",
