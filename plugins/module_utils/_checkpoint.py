@@ -85,7 +85,8 @@ def read(
         progress: told about each step.
 
     Raises:
-        SglangError: no folder or no config.json; a file that is unreadable, too large, not UTF-8 or not JSON; a value of
+        SglangError: no folder or no config.json; a file that is unreadable, too large, not UTF-8 or not JSON; a value
+        of
             a type that makes no sense; a damaged safetensors header; an index that names a file outside the folder.
     """
     limits = limits or Limits()

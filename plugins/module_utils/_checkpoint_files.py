@@ -1,7 +1,9 @@
 # Copyright (c) 2026, blackwell.sglang contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tensors of a checkpoint: which files hold them, whether those are whole, and the scales of the KV cache (private)."""
+"""The tensors of a checkpoint: which files hold them, whether those are whole, and the scales of the KV cache
+(private).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._safetensors impo
 INDEX = "model.safetensors.index.json"
 SINGLE = ("model.safetensors", "consolidated.safetensors", "pytorch_model.safetensors")
 
-# Names of KV scales, from the exporters' and the engines' own code (facts B1). Weight, activation and indexer scales end
-# otherwise or hold the word indexer.
+# Names of KV scales, from the exporters' and the engines' own code (facts B1). Weight, activation and indexer scales
+# end otherwise or hold the word indexer.
 KV_SCALE = re.compile(
     r"""(?:
     (?:self_attn|mixer|attn|attention)\.(?:k_proj\.k_scale|v_proj\.v_scale)   # ModelOpt
@@ -51,7 +53,8 @@ _NOT_OF_THE_CACHE = ("q_scale", "q_proj.output_scale", "prob_output_scale", ".q.
 class Scales:
     """Scales of the KV cache.
 
-    ``state``: absent, unit (every value is 1.0), calibrated (some are not) or unknown (values or names could not be read).
+    ``state``: absent, unit (every value is 1.0), calibrated (some are not) or unknown (values or names could not be
+    read).
     ``found`` counts scale tensors, ``names`` are some of them, ``read`` how many values were read.
     """
 

@@ -9,7 +9,12 @@ import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _engine_quant, _kv_dtype
 from ansible_collections.blackwell.sglang.plugins.module_utils._checkpoint import TEXT_KEYS, Checkpoint, from_config
-from ansible_collections.blackwell.sglang.plugins.module_utils._checkpoint_quant import KV_KEYS, Declaration, kv_word
+from ansible_collections.blackwell.sglang.plugins.module_utils._checkpoint_quant import (
+    KV_KEYS,
+    Declaration,
+    kv_algorithm,
+    kv_word,
+)
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_layers import kv_scale_tensors
 
 # Entries of an exclude list that a conflict shows; the lists have hundreds.
@@ -46,7 +51,7 @@ def info(
         "weight_algo": main.weight_algo if main else None,
         "weight_algos": _histogram(checkpoint, main),
         "group_size": main.group_size if main else None,
-        "kv_cache_algo": kv_said.kv if kv_said else "none",
+        "kv_cache_algo": _kv_algo(kv_said, reading),
         "kv_cache_sources": [f"{d.file}:{d.kv_key}" for d in checkpoint.declared if d.kv_key],
         "conflicts": conflicts,
         "kv_scales": _scales(checkpoint),
@@ -68,7 +73,9 @@ def info(
 
 
 def essential(config: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """config.json without what may be long and says nothing on the KV cache, so that a registered result carries it on."""
+    """config.json without what may be long and says nothing on the KV cache, so that a registered result carries it
+    on.
+    """
     return {
         key: essential(value) if key in TEXT_KEYS and isinstance(value, dict) else value
         for key, value in config.items()
@@ -102,6 +109,14 @@ def _kv_declaration(checkpoint: Checkpoint, reading: _engine_quant.Reading) -> D
         return reading.kv_declaration
     said = [item for item in checkpoint.declared if item.kv != "none"]
     return said[0] if said else next(iter(checkpoint.declared), None)
+
+
+def _kv_algo(said: Declaration | None, reading: _engine_quant.Reading) -> str:
+    if said is None:
+        return "none"
+    if said is reading.kv_declaration and reading.kv and _disagree(said):  # two keys of one file: what the engine took
+        return kv_algorithm(reading.kv)
+    return said.kv
 
 
 def _histogram(checkpoint: Checkpoint, main: Declaration | None) -> dict[str, int]:

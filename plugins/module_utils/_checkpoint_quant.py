@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a checkpoint's files declare about quantization, in the many shapes that exist (private to the collection).
 
-Shapes: nested ``{"quantization": {...}}`` and flat sections, in hf_quant_config.json, quant_cfg.json, and in config.json
-under quantization_config, text_config.quantization_config or compression_config; ModelOpt from 0.17 on, compressed-tensors,
-and any other method by its name. An algorithm, version or key that is not known is passed on, never an error.
+Shapes: nested ``{"quantization": {...}}`` and flat sections, in hf_quant_config.json, quant_cfg.json, and in
+config.json under quantization_config, text_config.quantization_config or compression_config; ModelOpt from 0.17 on,
+compressed-tensors, and any other method by its name. An algorithm, version or key that is not known is passed on,
+never an error.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def declarations(
     """
     found = []
     top = Section(config, _place(folder, "config.json"))
-    # compressed-tensors keeps its section under an older name too; the first one that is there counts, as for the engine.
+    # compressed-tensors keeps its section under an older name too; the first one that is there counts, as for the
+    # engine.
     for path in CONFIG_KEYS:
         holder: Section | None = top
         *parents, last = path.split(".")
@@ -224,13 +226,18 @@ def _kv(section: Section) -> tuple[str, str | None]:
     return "none", None
 
 
+def kv_algorithm(word: str) -> str:
+    """none, fp8, int8, nvfp4, nvfp4_affine, mixed or unknown, for a word that a file or the engine uses."""
+    return _KV_WORDS.get(word.strip().upper(), "unknown")
+
+
 def kv_word(section: Section, key: str) -> str | None:
     """The algorithm that one key names, None where it is absent or null."""
     value = section.raw(key)
     if value is None:
         return None
     if isinstance(value, str):
-        return _KV_WORDS.get(value.strip().upper(), "unknown")
+        return kv_algorithm(value)
     if isinstance(value, dict):
         return _kv_scheme(Section(value, section.file, section.path(key)))
     raise wrong_type(section.file, section.path(key), value, "a string, an object or null")

@@ -27,7 +27,8 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 class Reply:
     """An answer, whatever its status.
 
-    ``json`` is None when the body is no JSON; ``text`` is the body, ``seconds`` the time from the call to the last byte.
+    ``json`` is None when the body is no JSON; ``text`` is the body, ``seconds`` the time from the call to the last
+    byte.
     """
 
     status: int
@@ -50,8 +51,8 @@ class Client:
             environment are ignored.
         timeout: seconds for a whole exchange, not only between two bytes.
 
-    A call returns a :class:`Reply` for any HTTP status. It raises :class:`SglangError` when there is none, with ``kind``
-    one of ``refused``, ``timeout``, ``unreachable``, ``too_large`` or ``no_requests``.
+    A call returns a :class:`Reply` for any HTTP status. It raises :class:`SglangError` when there is none, with
+    ``kind`` one of ``refused``, ``timeout``, ``unreachable``, ``too_large`` or ``no_requests``.
     """
 
     def __init__(self, base_url: str, api_key: str | None = None, timeout: float = 5.0) -> None:
@@ -82,7 +83,8 @@ class Client:
         if self._api_key:
             headers["Authorization"] = f"Bearer {self._api_key}"
         try:
-            # A session of its own per call, since a gate asks from several threads and requests promises no thread safety.
+            # A session of its own per call, since a gate asks from several threads and requests promises no thread
+            # safety.
             with requests.Session() as session:
                 session.trust_env = False
                 with session.request(

@@ -30,7 +30,8 @@ def read_json(path: str, limit: int) -> dict[str, t.Any]:
     """The object in a JSON file.
 
     Raises:
-        SglangError: not readable, longer than ``limit`` bytes, not UTF-8, not JSON (with line and column), nested beyond
+        SglangError: not readable, longer than ``limit`` bytes, not UTF-8, not JSON (with line and column), nested
+        beyond
             what the parser takes, or something else than an object.
     """
     return parse_json(read_bytes(path, limit), path)

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, blackwell.sglang contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An engine's arguments, as a list, a string or a dict, as far as the KV cache is concerned (private to the collection)."""
+"""An engine's arguments, as a list, a string or a dict, as far as the KV cache is concerned (private to the
+collection).
+"""
 
 from __future__ import annotations
 

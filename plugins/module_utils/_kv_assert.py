@@ -164,7 +164,9 @@ def ask(client: Client, check_mode: bool, warnings: list[str]) -> tuple[dict[str
 
 
 def _receipt(given: t.Any) -> dict[str, t.Any] | None:
-    """A kept receipt: a dict, or the path of a JSON file that is one or holds one under ``kv_receipt`` or ``receipt``."""
+    """A kept receipt: a dict, or the path of a JSON file that is one or holds one under ``kv_receipt`` or
+    ``receipt``.
+    """
     if not given:
         return None
     data = given

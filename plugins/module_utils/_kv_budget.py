@@ -24,8 +24,9 @@ _NO_DRAFT_MODEL = ("NGRAM",)
 class Memory:
     """Memory of one GPU.
 
-    Either ``kv_pool_bytes``: what the pool of tokens gets, beside any states. Or the engine's own figures, in GiB (its log
-    calls them GB): ``before_load`` ("Load weight begin. avail mem"), ``after_load`` ("Load weight end. ... avail mem") and
+    Either ``kv_pool_bytes``: what the pool of tokens gets, beside any states. Or the engine's own figures, in GiB (its
+    log calls them GB): ``before_load`` ("Load weight begin. avail mem"), ``after_load`` ("Load weight end. ... avail
+    mem") and
     ``fraction`` (--mem-fraction-static); then tokens and states share what is left, as the engine divides it.
     """
 
@@ -50,7 +51,9 @@ class StateSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Speculative:
-    """Speculative decoding: ``algorithm`` None is off; ``draft_layers`` None means what the configuration has (else 1)."""
+    """Speculative decoding: ``algorithm`` None is off; ``draft_layers`` None means what the configuration has (else
+    1).
+    """
 
     algorithm: str | None = None
     num_draft_tokens: int | None = None
@@ -87,7 +90,8 @@ def budget(
         memory: without it only costs are returned.
 
     Returns:
-        See RETURN of kv_cache_budget_info. ``approximate`` is true where anything about the model is not understood, and
+        See RETURN of kv_cache_budget_info. ``approximate`` is true where anything about the model is not understood,
+        and
         ``notes`` says what.
 
     Raises:

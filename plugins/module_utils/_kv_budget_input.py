@@ -102,7 +102,9 @@ def _model(given: t.Mapping[str, t.Any]) -> _checkpoint.Checkpoint:
         folder = os.path.dirname(path) if os.path.basename(path) == "config.json" else path  # noqa: PTH119,PTH120
         return _checkpoint.read(folder or ".", scales=False)
     if not isinstance(config, t.Mapping):
-        raise SglangError("there is no configuration", where="config", expected="a config.json as a dictionary, or path")
+        raise SglangError(
+            "there is no configuration", where="config", expected="a config.json as a dictionary, or path"
+        )
     if "engine_auto_kv_cache_dtype" in config:
         return _checkpoint_info.rebuilt(config)
     return _checkpoint.from_config(config)

@@ -22,7 +22,9 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._kv_state import 
 
 @dataclasses.dataclass(frozen=True)
 class Parallel:
-    """How a model is spread: attention heads over ``tp // dp`` GPUs where attention is data parallel, else over ``tp``."""
+    """How a model is spread: attention heads over ``tp // dp`` GPUs where attention is data parallel, else over
+    ``tp``.
+    """
 
     tp: int = 1
     pp: int = 1
@@ -39,8 +41,8 @@ class Parallel:
 class Cell:
     """What one token of max_total_num_tokens costs one GPU, and what it is made of.
 
-    ``pools`` are the allocations that the engine logs: name, bytes per token of that pool, and tokens of it per token of
-    the whole (1, or the share of a window's pool).
+    ``pools`` are the allocations that the engine logs: name, bytes per token of that pool, and tokens of it per token
+    of the whole (1, or the share of a window's pool).
     """
 
     bytes: float
@@ -190,7 +192,9 @@ def _within(layers: tuple[int, ...], stage: range) -> int:
 
 
 def _latent_bytes(shape: Geometry, size: float, dtype: str, dsa_layout: str) -> tuple[float, str]:
-    """Bytes of one layer's latent: DSA in FP8 keeps scales and an unquantized rope part, unless a backend takes it raw."""
+    """Bytes of one layer's latent: DSA in FP8 keeps scales and an unquantized rope part, unless a backend takes it
+    raw.
+    """
     assert shape.latent is not None
     rank, rope = shape.latent.rank, shape.latent.rope
     if shape.kind.endswith("dsa") and dtype == "fp8_e4m3" and dsa_layout != "raw":

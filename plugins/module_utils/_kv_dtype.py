@@ -1,7 +1,9 @@
 # Copyright (c) 2026, blackwell.sglang contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The KV cache's dtype before a start: what ``auto`` becomes, how to spell an order, whether arguments fulfil it (private)."""
+"""The KV cache's dtype before a start: what ``auto`` becomes, how to spell an order, whether arguments fulfil it
+(private).
+"""
 
 from __future__ import annotations
 
@@ -272,8 +274,8 @@ def recommend(
 ) -> tuple[str | None, list[str]]:
     """The value of --kv-cache-dtype that yields ``ordered``, or None where there is none, and why.
 
-    Source: section C3 of the quantization facts, as tables in :mod:`_engine.kv`. ``bf16`` comes before ``bfloat16`` since
-    trtllm_mla takes the short form alone; DeepSeek-V4 takes the long one alone.
+    Source: section C3 of the quantization facts, as tables in :mod:`_engine.kv`. ``bf16`` comes before ``bfloat16``
+    since trtllm_mla takes the short form alone; DeepSeek-V4 takes the long one alone.
     """
     values, why = accepted(checkpoint, version, backends, major)
     wanted = canonical(ordered)

@@ -91,6 +91,12 @@ def geometry(text: t.Mapping[str, t.Any], architectures: t.Sequence[str], versio
         _minimax_index(config, shape)
     if shape.states:
         shape.kind = f"{state_kind(config)}+{shape.kind}"
+    elif state_kind(config) != "state":
+        if any(name.startswith("FalconH1") for name in architectures):
+            shape.states = tuple(range(shape.total))  # attention and Mamba side by side in every layer
+            shape.kind = f"mamba2+{shape.kind}"
+        elif not _type_list(config):
+            shape.doubts.append(f"fields of {state_kind(config)} layers, but nothing says which layers those are")
     shape.doubts += [f"field {name}" for name in fields.unknown_fields(text)]
     return shape
 
@@ -116,6 +122,12 @@ def layer_kinds(config: Section) -> list[str]:
     linear = config.section("linear_attn_config")
     if linear is not None:
         return _kimi(linear, count)
+    marks = config.raw("attn_type_list")  # MiniMax: 0 is linear attention
+    if isinstance(marks, list) and 0 in marks:
+        return ["full" if i >= len(marks) or marks[i] else "state" for i in range(count)]
+    grouped = _grouped(config, count)
+    if grouped is not None:
+        return grouped
     if isinstance(blocks, list) and blocks:
         return [_block_kind(blocks, i) for i in range(count)]
     if listed:
@@ -171,6 +183,23 @@ def _kimi(linear: Section, count: int) -> list[str]:
     raise wrong_type(FILE, linear.path("full_attn_layers"), full, "a list of layers, counted from 1")
 
 
+def _grouped(config: Section, count: int) -> list[str] | None:
+    """Ling (layer_group_size: the last of each group has attention) and MiniCPM-SALA (mixer_types, repeated).
+
+    Source: configs/bailing_hybrid.py layers_block_type; configs/minicpm.py.
+    """
+    group = config.raw("layer_group_size")
+    if isinstance(group, list) and len(group) == count:
+        return ["state" if mark == 1 else "full" for mark in group]
+    size = config.number("layer_group_size") if not isinstance(group, list) else None
+    if size:
+        return ["full" if (i + 1) % size == 0 else "state" for i in range(count)]
+    mixers = config.strings("mixer_types")
+    if mixers:
+        return ["state" if "lightning" in mixers[i % len(mixers)] else "full" for i in range(count)]
+    return None
+
+
 def _block_kind(blocks: list[t.Any], i: int) -> str:
     block = blocks[i] if i < len(blocks) else None
     if not isinstance(block, dict):
@@ -223,7 +252,8 @@ def _by_heads(
         shape.full.append(Heads("full", full, kv_heads, head_dim, v_dim))
         return
     known = next((a for a in architectures if a in kv.SWA_ARCHS), None)
-    own_pool = known is not None and in_range(version, kv.SWA_ARCHS[known]) or config.raw("is_hybrid_swa") is True
+    listed = known is not None and in_range(version, kv.SWA_ARCHS[known])
+    own_pool = listed or config.raw("is_hybrid_swa") is True
     if not own_pool or not full:
         # One size for all layers; where every layer has a window the engine has one pool as well.
         shape.full.append(Heads("full", attention, kv_heads, head_dim, v_dim))
@@ -325,9 +355,10 @@ def _sparse_index(config: Section, shape: Geometry, attention: tuple[int, ...], 
     dim = config.number("index_head_dim") or 0
     shape.kind = "dsa"
     shape.index_bytes = dim + dim // 128 * 4
-    pooled = config.number("index_kpool") or config.number("indexer_kpool")
-    if pooled and pooled > 1:
-        shape.doubts.append("field index_kpool: index keys that are pooled")
+    pooled = config.number("index_kpool") or 1
+    if pooled > 1:
+        shape.index_bytes = -(-shape.index_bytes // pooled)
+        shape.doubts.append("field index_kpool: pooled index keys were not compared with a running engine")
     layers = tuple(i for i in attention if not _shares_index(config, i))
     if kv.has("index_elided", version):
         shape.index_layers = layers
@@ -387,13 +418,19 @@ def state_kind(config: Section) -> str:
         return "mamba2"
     if config.number("mamba_d_state"):
         return "mamba1"
+    if config.number("layer_group_size") or isinstance(config.raw("layer_group_size"), list):
+        return "kda" if config.number("short_conv_kernel_size") else "lightning"
+    if config.strings("mixer_types"):
+        return "lightning"
     if config.raw("conv_L_cache"):
         return "conv"
     return "state"
 
 
 def kv_scale_tensors(text: t.Mapping[str, t.Any]) -> int | None:
-    """How many KV scales a checkpoint with scales has: two for each layer with attention; None where layers are not known."""
+    """How many KV scales a checkpoint with scales has: two for each layer with attention; None where layers are not
+    known.
+    """
     try:
         kinds = layer_kinds(Section(text, FILE))
     except Exception:  # a configuration without layers has no expectation, and the reading of scales goes on

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Proof of the KV cache's dtype from a running engine; what the gate and kv_cache_assert share (private).
 
-Each source can do what it can do: the log of this start and arithmetic prove, together; internal_states can only refute;
-the top-level kv_cache_dtype of /server_info and two hopeful log lines are worth nothing.
+Each source can do what it can do: the log of this start and arithmetic prove, together; internal_states can only
+refute; the top-level kv_cache_dtype of /server_info and two hopeful log lines are worth nothing.
 """
 
 from __future__ import annotations
@@ -161,7 +161,9 @@ class _Case:
         return running or wanted
 
     def _log_counts(self) -> tuple[str, bool]:
-        """How far the log's lines count (``proves``, ``refutes`` or ``nothing``), and whether another server answers."""
+        """How far the log's lines count (``proves``, ``refutes`` or ``nothing``), and whether another server
+        answers.
+        """
         log = self.log
         if log is None or (not log.lines and log.belongs != "no"):
             self._say("log of this start", "there is none" if log is None else "it is empty", "nothing")

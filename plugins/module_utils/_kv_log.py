@@ -70,8 +70,8 @@ def _rank_order(rank: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1)
 def _patterns() -> dict[str, re.Pattern[str]]:
-    # The message must follow the prefix at once, and the prefix stand at the start of the line (a little may come before
-    # it, as from journalctl): text that a request quotes is never taken for the engine's.
+    # The message must follow the prefix at once, and the prefix stand at the start of the line (a little may come
+    # before it, as from journalctl): text that a request quotes is never taken for the engine's.
     return {name: re.compile(rf"^[^'\"=]{{0,100}}?{kv.RANK} {row.value}") for name, row in kv.LOG_LINES.items()}
 
 

@@ -37,8 +37,8 @@ class Candidate:
 class Scale:
     """What the pools of one model on one spread of GPUs would weigh, for every dtype.
 
-    ``doubts`` is not empty where the model is not fully understood; a figure that fits nonetheless still counts, one that
-    does not fit then says nothing.
+    ``doubts`` is not empty where the model is not fully understood; a figure that fits nonetheless still counts, one
+    that does not fit then says nothing.
     """
 
     def __init__(
@@ -85,7 +85,9 @@ class Scale:
                 self.candidates.append(draft)
 
     def match(self, gib: float, tokens: int, rounding: float, whole: bool = False) -> list[Candidate]:
-        """Candidates that ``gib`` GiB for ``tokens`` tokens can be, the figures being rounded by up to ``rounding`` GiB."""
+        """Candidates that ``gib`` GiB for ``tokens`` tokens can be, the figures being rounded by up to ``rounding``
+        GiB.
+        """
         if tokens <= 0:
             return []
         measured = gib * 1024**3 / tokens

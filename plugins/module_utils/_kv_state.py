@@ -45,7 +45,14 @@ def state_per_layer(text: t.Mapping[str, t.Any], tp: int, ssm_dtype: str | None 
     config = Section(text, FILE)
     kind = state_kind(config)
     size = int(kv.ELEMENT_BYTES.get(ssm_dtype or _configured(config) or "float32", 4.0))
-    maker = {"gdn": _gdn, "kda": _kda, "mamba2": _mamba2, "mamba1": _mamba1, "conv": _conv}.get(kind)
+    maker = {
+        "gdn": _gdn,
+        "kda": _kda,
+        "mamba2": _mamba2,
+        "mamba1": _mamba1,
+        "conv": _conv,
+        "lightning": _lightning,
+    }.get(kind)
     if maker is None:
         return State(kind, 0, 0, "unknown", ("layers that keep a state of a kind that is not understood",))
     return maker(config, tp, size)
@@ -67,21 +74,21 @@ def _gdn(config: Section, tp: int, size: int) -> State:
     k_heads, k_dim = _number(config, "linear_num_key_heads"), _number(config, "linear_key_head_dim")
     v_heads, v_dim = _number(config, "linear_num_value_heads"), _number(config, "linear_value_head_dim")
     window = _number(config, "linear_conv_kernel_dim", default=4) - 1
-    width = (2 * k_heads * k_dim + v_heads * v_dim) // tp
+    padded = -(-k_heads // tp) * tp
+    width = (2 * padded * k_dim + v_heads * v_dim) // tp
     conv, ssm = window * width * CONV_BYTES, _share(v_heads, tp) * v_dim * k_dim * size
     return State(
         "gdn",
         conv,
         ssm,
-        f"{window} x (2 x {k_heads} x {k_dim} + {v_heads} x {v_dim}) / {tp} x {CONV_BYTES} B"
+        f"{window} x (2 x {padded} x {k_dim} + {v_heads} x {v_dim}) / {tp} x {CONV_BYTES} B"
         f" + {v_heads} / {tp} x {v_dim} x {k_dim} x {size} B",
     )
 
 
 def _kda(config: Section, tp: int, size: int) -> State:
-    linear = config.section("linear_attn_config")
-    assert linear is not None
-    heads, dim = _number(linear, "num_heads"), _number(linear, "head_dim")
+    linear = config.section("linear_attn_config") or config  # Ling keeps the numbers at the top
+    heads, dim = _number(linear, "num_heads", "num_attention_heads"), _number(linear, "head_dim")
     window = _number(linear, "short_conv_kernel_size", default=4) - 1
     conv, ssm = window * 3 * heads * dim // tp * CONV_BYTES, _share(heads, tp) * dim * dim * size
     return State(
@@ -133,3 +140,10 @@ def _conv(config: Section, tp: int, size: int) -> State:
         f"{window} x {hidden} / {tp} x {CONV_BYTES} B",
         ("layers with a short convolution alone: their state was not compared with a running engine",),
     )
+
+
+def _lightning(config: Section, tp: int, size: int) -> State:
+    """Lightning attention: one matrix per head, no convolution (configs/bailing_hybrid.py, configs/minicpm.py)."""
+    heads = _number(config, "lightning_nkv", "lightning_nh", "num_attention_heads")
+    dim = _number(config, "lightning_head_dim", "head_dim") or _number(config, "hidden_size") // max(heads, 1)
+    return State("lightning", 0, _share(heads, tp) * dim * dim * size, f"{heads} / {tp} x {dim} x {dim} x {size} B")

@@ -32,8 +32,8 @@ class KvVerdict:
 
     ``verdict``: ``ok`` (it is as ordered), ``violated`` (it is not), ``impossible`` (this engine cannot do it for this
     model) or ``unproved``. ``effective_dtype``: an engine's word such as ``bfloat16`` or ``fp8_e4m3``, or ``unknown``.
-    ``recommendation``: the argument to set, or an empty string. ``receipt``: what to keep under the InvocationID so that a
-    later run can do without the log of the start; empty unless the verdict was reached from one.
+    ``recommendation``: the argument to set, or an empty string. ``receipt``: what to keep under the InvocationID so
+    that a later run can do without the log of the start; empty unless the verdict was reached from one.
     """
 
     verdict: str

@@ -23,7 +23,8 @@ Run = t.Callable[[list[str]], tuple[int, str, str]]
 
 # Lines of a start that are read: a start of a 397B model on 8 ranks writes about 2,000; the rest is headroom.
 HEAD_LINES = 20000
-# Seconds after the start of the unit in which its loading must lie. A cold start with kernel builds takes up to an hour.
+# Seconds after the start of the unit in which its loading must lie. A cold start with kernel builds takes up to an
+# hour.
 START_WINDOW_S = 2 * 3600
 MAX_FILE_BYTES = 256 * 1024 * 1024
 # systemd's own messages about a start (sd-messages.h, SD_MESSAGE_UNIT_STARTING and _STARTED).
@@ -38,12 +39,14 @@ class UnitLog:
 
     Attributes:
         invocation_id: systemd's id of this start; None for a file.
-        active_state: systemd's ActiveState; for a file ``active`` or ``inactive`` by the process; ``unknown`` otherwise.
+        active_state: systemd's ActiveState; for a file ``active`` or ``inactive`` by the process; ``unknown``
+        otherwise.
         main_pid: process id, 0 when there is none.
         pids: processes of the start, main one first.
         lines: from the start on, oldest first, without line ends.
         complete: the start itself is in ``lines`` and nothing of it was dropped, rotated away or cut.
-        belongs: ``yes`` (these lines are this start's), ``unknown`` (nothing ties them to it) or ``no`` (something speaks
+        belongs: ``yes`` (these lines are this start's), ``unknown`` (nothing ties them to it) or ``no`` (something
+        speaks
             against it). Lines that do not belong are left out of ``lines``.
         source: what was read, for evidence.
         notes: sentences on completeness and belonging.
@@ -68,7 +71,8 @@ def read_unit(run: Run, unit: str, tail: int = 0, head: int = HEAD_LINES) -> Uni
     """Read the current (or last) start of a systemd unit from the journal.
 
     Args:
-        run: a command runner that takes a list of words and returns (status, stdout, stderr), as ``module.run_command``.
+        run: a command runner that takes a list of words and returns (status, stdout, stderr), as
+        ``module.run_command``.
         unit: for instance ``sglang-qwen.service``.
         tail: how many of the newest lines to return in ``tail``.
         head: how many of the oldest lines to return in ``lines``.
@@ -117,10 +121,10 @@ def read_unit(run: Run, unit: str, tail: int = 0, head: int = HEAD_LINES) -> Uni
 def read_file(path: str, pid: int | None = None) -> UnitLog:
     """Read the newest start in a log file and tie it to the process ``pid``.
 
-    The lines belong to the process when they name it ("Started server process [PID]", also as the number that the process
-    has inside its own PID namespace) or when its stdout or stderr is that very file; and not when they name another one,
-    or when the file was last written before the process was born. A process that is gone cannot be the one that answers,
-    so then nothing ties the lines to it (``belongs`` is ``unknown``).
+    The lines belong to the process when they name it ("Started server process [PID]", also as the number that the
+    process has inside its own PID namespace), or when its stdout or stderr is that very file; they do not when they name
+    another one. A process that is gone cannot be the one that answers, and a file that was last written before the
+    process was born cannot be its own, so then nothing ties the lines to it (``belongs`` is ``unknown``).
 
     Raises:
         SglangError: the file is not there, cannot be read or is larger than 256 MiB.
@@ -173,7 +177,7 @@ def _tie(log: UnitLog, pid: int | None, named: int | None, starts: int, stat: os
     elif not alive:
         log.notes.append(f"process {pid} is not running here, so the log is no proof of what runs")
     elif stat is not None and (born := _born(pid)) is not None and stat.st_mtime < born - 2:
-        log.belongs = "no"
+        # The number was used before; only the answers of a server could still tie these lines to it.
         log.notes.append(f"the file was last written before process {pid} was born")
     elif named is not None:
         log.belongs = "yes"
@@ -239,7 +243,9 @@ def _journal(run: Run, invocation: str, window: list[str], lines: str) -> list[d
 
 
 def _messages(entries: list[dict[str, t.Any]]) -> tuple[list[str], int, bool]:
-    """Lines of the unit's own processes, messages dropped, and whether systemd's word of the start is among the entries."""
+    """Lines of the unit's own processes, messages dropped, and whether systemd's word of the start is among the
+    entries.
+    """
     lines: list[str] = []
     open_streams: dict[str, int] = {}
     dropped = 0

@@ -11,10 +11,12 @@ short_description: Compute what the KV cache of a model costs and how many token
 version_added: "1.0.0"
 description:
   - Computes bytes per token and GPU, bytes of state per request slot, tokens and requests, as SGLang sizes its pools.
-  - Knows MHA and GQA with replicated KV heads, MLA, DeepSeek sparse attention with its index cache, sliding windows and chunked
-    attention, GDN (Qwen3-Next, Qwen3.5), KDA, Mamba-1 and Mamba-2 hybrids, per-block configurations, DeepSeek-V4, and nested
-    configurations.
-  - For attention fields that it does not know it sets RV(approximate) and says which field in RV(notes); it never returns
+  - Knows MHA and GQA with replicated KV heads, MLA, DeepSeek sparse attention with its index cache, sliding windows
+  and chunked
+    attention, GDN (Qwen3-Next, Qwen3.5), KDA, Mamba-1 and Mamba-2 hybrids, per-block configurations, DeepSeek-V4, and
+    nested configurations.
+  - For attention fields that it does not know it sets RV(approximate) and says which field in RV(notes); it never
+  returns
     a plain GQA number for them in silence.
 author:
   - blackwell.sglang contributors (@blackwell-sglang)
@@ -45,7 +47,8 @@ options:
     type: int
     default: 1
   dp_attention:
-    description: Whether attention is data parallel (C(--enable-dp-attention)), so that heads are spread over O(tp_size) / O(dp_size) GPUs.
+    description: Whether attention is data parallel (C(--enable-dp-attention)), so that heads are spread over
+    O(tp_size) / O(dp_size) GPUs.
     type: bool
     default: false
   page_size:
@@ -65,7 +68,8 @@ options:
     description: Bytes per GPU that the pool of tokens gets, beside any states.
     type: float
   available_after_load_gib:
-    description: "GiB that were free per GPU after the weights were loaded (the engine's log: C(Load weight end ... avail mem))."
+    description: "GiB that were free per GPU after the weights were loaded (the engine's log: C(Load weight end ...
+    avail mem))."
     type: float
   available_before_load_gib:
     description: "GiB that were free per GPU before (the engine's log: C(Load weight begin. avail mem))."
@@ -222,7 +226,8 @@ notes:
   returned: success
   type: list
   elements: str
-  sample: ["KV heads are replicated: 2 of them on 8 GPUs leave one on each, as with TP 2; more GPUs do not make a token cheaper"]
+  sample: ["KV heads are replicated: 2 of them on 8 GPUs leave one on each, as with TP 2; more GPUs do not make a token
+  cheaper"]
 formula:
   description: The formula with its numbers filled in.
   returned: success

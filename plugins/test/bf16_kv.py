@@ -19,7 +19,9 @@ def bf16_kv(
     attention_backend: str | None = None,
     compute_capability: str | None = None,
 ) -> bool:
-    """True only where it is sure: a proved verdict, or arguments that this version, backend and model turn into BF16."""
+    """True only where it is sure: a proved verdict, or arguments that this version, backend and model turn into
+    BF16.
+    """
     try:
         if isinstance(value, t.Mapping) and "verdict" in value:
             return value.get("verdict") == "ok" and value.get("effective_dtype") == "bfloat16"
