@@ -14,6 +14,7 @@ import http.server
 import json
 import os
 import socket
+import socketserver
 import struct
 import subprocess
 import threading
@@ -33,9 +34,17 @@ _TYPES = {
 def serve(address: str, port: int, state: Path) -> None:
     """Serve until killed. `state` holds content.json, faults.json and receives http.log (a JSON object a line)."""
     handler = type("LabHandler", (_Handler,), {"state": state})
-    server = http.server.ThreadingHTTPServer((address, port), handler)
-    server.daemon_threads = True
-    server.serve_forever()
+    _Server((address, port), handler).serve_forever()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def server_bind(self) -> None:
+        """Bind without the name lookup that HTTPServer does for its own address: no name server knows it."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
