@@ -77,11 +77,11 @@ def _instance(
         "is_good": _service.is_good(places),
         "listeners": _procs.listeners(each["port"]) if each.get("port") else [],
     }
-    state["action"], state["reasons"] = decide(each["state"], state)
+    state["action"], state["reasons"] = decide(each["state"], state, each.get("restart", False))
     return state
 
 
-def decide(wanted_state: str, state: dict[str, t.Any]) -> tuple[str, list[str]]:
+def decide(wanted_state: str, state: dict[str, t.Any], restart: bool = False) -> tuple[str, list[str]]:
     """The action for an instance and why.
 
     ``deploy`` stops what runs, writes, switches, starts and gates; ``gate`` only gates what runs; ``stop`` stops and
@@ -106,6 +106,8 @@ def decide(wanted_state: str, state: dict[str, t.Any]) -> tuple[str, list[str]]:
         reasons.append(f"the unit is {unit['active']} ({unit['sub']})")
     if unit["needs_reload"]:
         reasons.append("systemd has not read the unit file as it is now")
+    if restart:
+        reasons.append("a restart was asked for")
     if reasons:
         return "deploy", reasons
     if not unit["enabled"]:

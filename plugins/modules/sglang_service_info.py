@@ -48,6 +48,10 @@ options:
       release:
         description: Id of the release that is wanted. Without it, a verified release of the stack is chosen.
         type: str
+      restart:
+        description: Whether it is to be restarted although nothing differs.
+        type: bool
+        default: false
       idle_mib:
         description: MiB that a GPU may show which nobody uses.
         type: int
@@ -192,6 +196,7 @@ def main() -> None:
                     "gpus": {"type": "raw", "default": "all"},
                     "stack_digest": {"type": "str"},
                     "release": {"type": "str"},
+                    "restart": {"type": "bool", "default": False},
                     "idle_mib": {"type": "int", "default": 512},
                     "files": {"type": "list", "elements": "dict", "default": [], "options": _FILE},
                 },
