@@ -80,9 +80,10 @@ class ActionModule(ActionBase):
 
     def _begin(self, arguments: dict[str, t.Any], environment: dict[str, str]) -> str:
         wanted = _job.digest(arguments["argv"], environment, arguments["chdir"])
-        text = _job.script(arguments["argv"], environment, arguments["chdir"], arguments["log"])
-        words = self._shell(_job.start_command(arguments["name"], arguments["log"], text, wanted)).split()
-        return words[-1] if words else "started"
+        words = (arguments["name"], arguments["argv"], environment, arguments["chdir"], arguments["log"])
+        text = _job.script(*words)
+        answer = self._shell(_job.start_command(arguments["name"], arguments["log"], text, wanted)).split()
+        return answer[-1] if answer else "started"
 
     def _wait(self, arguments: dict[str, t.Any], label: str, began: float) -> tuple[str, str]:
         shown, tail = "", ""
@@ -99,7 +100,7 @@ class ActionModule(ActionBase):
                 display.display(f"  {label} | {_job.elapsed(time.monotonic() - began)} | {line}")
                 shown = line
             if time.monotonic() - began > arguments["timeout"]:
-                self._shell(_job.stop_command(arguments["name"], arguments["log"]))
+                self._shell(_job.stop_command(arguments["name"]))
                 return "timeout", tail
 
     def _shell(self, command: str) -> str:

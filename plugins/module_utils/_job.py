@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Long commands that outlive the connection: the script that runs one, and what its log says (private).
 
-A job is a folder ``LOG.job`` beside its log: ``run.sh`` (what runs), ``digest`` (of what was asked), ``pid``, and
-``rc`` when it ended. Under systemd it is the transient unit ``sglang-job-NAME.service``, else a session of its own.
+A job is a folder ``/run/sglang-jobs/NAME``: ``run.sh`` (what runs), ``digest`` (of what was asked), ``pid``, and ``rc``
+when it ended; like the job itself it does not outlive a reboot. Under systemd the job is the transient unit
+``sglang-job-NAME.service``, else a session of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shlex
 import typing as t
 
 UNIT_PREFIX = "sglang-job-"
+FOLDER = "/run/sglang-jobs"
 # Ninja and CMake "[12/340] Building ...", make "[ 12%] ...", uv and pip.
 PROGRESS = re.compile(
     r"^\s*(\[\s*\d+(?:/\d+|%)\].*|Resolved .*|Prepared .*|Installed .*|Downloading .*|Building .*|Collecting .*|-- .*)$"
@@ -34,11 +36,11 @@ def digest(argv: t.Sequence[str], environment: t.Mapping[str, str], chdir: str |
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def script(argv: t.Sequence[str], environment: t.Mapping[str, str], chdir: str | None, log: str) -> str:
+def script(name: str, argv: t.Sequence[str], environment: t.Mapping[str, str], chdir: str | None, log: str) -> str:
     """The shell script of a job; it writes the exit status by a rename, so a status that is there is whole."""
-    job = shlex.quote(f"{log}.job")
+    job = _folder(name)
     lines = ["#!/bin/sh", f"exec >>{shlex.quote(log)} 2>&1 </dev/null", f"echo $$ >{job}/pid"]
-    lines += [f"export {name}={shlex.quote(str(value))}" for name, value in sorted(environment.items())]
+    lines += [f"export {key}={shlex.quote(str(value))}" for key, value in sorted(environment.items())]
     if chdir:
         lines.append(f"cd {shlex.quote(chdir)} || {{ echo 127 >{job}/rc; exit 127; }}")
     lines += [
@@ -56,10 +58,13 @@ def start_command(name: str, log: str, text: str, wanted: str) -> str:
 
     ``other`` means that a job of this name runs which was asked for something else.
     """
-    job, unit = shlex.quote(f"{log}.job"), shlex.quote(f"{UNIT_PREFIX}{name}")
+    job, unit = _folder(name), shlex.quote(f"{UNIT_PREFIX}{name}")
     return f"""set -e
 mkdir -p {job}
 {_alive(unit, job)}
+# A job that has written its status is only moments from its end.
+i=0
+while alive && [ -f {job}/rc ] && [ $i -lt 50 ]; do sleep 0.1; i=$((i + 1)); done
 if alive; then
   if [ "$(cat {job}/digest 2>/dev/null)" = {wanted} ]; then echo attached; else echo other; fi
   exit 0
@@ -81,7 +86,7 @@ echo started
 
 def poll_command(name: str, log: str) -> str:
     """A shell command that prints ``running``, ``ended RC`` or ``vanished``, and then the last lines of the log."""
-    job, unit = shlex.quote(f"{log}.job"), shlex.quote(f"{UNIT_PREFIX}{name}")
+    job, unit = _folder(name), shlex.quote(f"{UNIT_PREFIX}{name}")
     return f"""{_alive(unit, job)}
 if [ -f {job}/rc ]; then echo "ended $(cat {job}/rc)"
 elif alive; then echo running
@@ -91,9 +96,9 @@ tail -c 4000 {shlex.quote(log)} 2>/dev/null | tr '\\r' '\\n' | tail -n 25
 """
 
 
-def stop_command(name: str, log: str) -> str:
+def stop_command(name: str) -> str:
     """A shell command that ends the job and all its processes."""
-    job, unit = shlex.quote(f"{log}.job"), shlex.quote(f"{UNIT_PREFIX}{name}")
+    job, unit = _folder(name), shlex.quote(f"{UNIT_PREFIX}{name}")
     return f"""if [ -d /run/systemd/system ]; then systemctl stop {unit}.service
 else kill -TERM -"$(cat {job}/pid)" 2>/dev/null; fi; true
 """
@@ -134,6 +139,10 @@ def first_error(found: str, tail: str) -> str:
 def elapsed(seconds: float) -> str:
     """Minutes and seconds as 03:25."""
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
+def _folder(name: str) -> str:
+    return shlex.quote(f"{FOLDER}/{name}")
 
 
 def _alive(unit: str, job: str) -> str:

@@ -165,16 +165,14 @@ def update(path: str | pathlib.Path, changes: t.Mapping[str, t.Any]) -> tuple[Re
 def prunable(releases: list[Release], links: t.Mapping[str, str], kept: set[str], keep: int) -> list[Release]:
     """Releases that may go: all but the newest ``keep`` verified ones and every one that is linked or good.
 
-    Of those still being built the newest of each stack stays, since the next run resumes it.
+    Of those still being built the newest of each stack stays, since the next run resumes it, unless a verified one of
+    the stack is younger: then it is what an abandoned attempt left.
     """
     protected = {*links.values(), *kept}
     verified = [release["id"] for release in releases if release["state"] == VERIFIED]
     protected.update(verified[-keep:] if keep > 0 else [])
-    newest: dict[str, str] = {}
-    for release in releases:
-        if release["state"] == BUILDING:
-            newest[str(release.get("stack"))] = release["id"]
-    protected.update(newest.values())
+    newest = {str(release.get("stack")): release for release in releases if release["state"] in (BUILDING, VERIFIED)}
+    protected.update(release["id"] for release in newest.values() if release["state"] == BUILDING)
     return [release for release in releases if release["id"] not in protected]
 
 

@@ -40,7 +40,7 @@ options:
     elements: str
     required: true
   log:
-    description: File on the target that gets the output. C(LOG.job) beside it keeps the state of the job.
+    description: File on the target that gets the output. The state of the job is kept under C(/run/sglang-jobs).
     type: path
     required: true
   environment:

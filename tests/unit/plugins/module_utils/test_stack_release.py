@@ -118,7 +118,9 @@ def link(root: pathlib.Path, instance: str, release: str) -> None:
 
 
 def test_pruning_spares_the_linked_the_good_the_newest_and_the_resumable(tmp_path: pathlib.Path) -> None:
-    ids = [verified(tmp_path, day)["id"] for day in range(1, 7)]
+    abandoned = begin(tmp_path, 1, stack="other")["id"]
+    verified(tmp_path, 2, stack="other")
+    ids = [verified(tmp_path, day)["id"] for day in range(3, 8)]
     stale, resumable = begin(tmp_path, 8)["id"], begin(tmp_path, 9)["id"]
     link(tmp_path, "qwen", ids[0])
     state = tmp_path / "state" / "qwen"
@@ -130,7 +132,9 @@ def test_pruning_spares_the_linked_the_good_the_newest_and_the_resumable(tmp_pat
         _stack_release.good(tmp_path / "state"),
         keep=2,
     )
-    assert [release["id"] for release in gone] == [ids[2], ids[3], stale]
+    removed = [release["id"] for release in gone]
+    assert removed[0] == abandoned
+    assert removed[2:] == [ids[2], stale]
     assert resumable not in [release["id"] for release in gone]
 
 
