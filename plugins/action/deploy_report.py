@@ -49,14 +49,14 @@ class ActionModule(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Paths of the pages, whether they were written, whether the record was."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
+        options = self.validate_argument_spec(
             argument_spec={
                 "folder": {"type": "str", "default": ""},
                 "exceptions": {"type": "list", "elements": "dict", "default": []},
                 "record": {"type": "bool", "default": True},
                 "group": {"type": "str", "default": "sglang_hosts"},
             }
-        )
+        )[1]
         result.update(changed=False, written=False, recorded=False, path="", summary="")
         if self._task.check_mode:
             result["msg"] = "check mode: no report and no record are written"

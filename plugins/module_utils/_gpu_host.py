@@ -11,7 +11,7 @@ import re
 import typing as t
 
 # (rc, stdout, stderr); rc None when the program is not there, 124 when it ran past its time.
-Answer = tuple[int | None, str, str]
+Answer: t.TypeAlias = "tuple[int | None, str, str]"
 
 _SECONDS = "20"
 
