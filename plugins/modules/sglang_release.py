@@ -64,7 +64,6 @@ options:
   dead_token:
     description: Token of a lock whose run is known to be dead; the action plugin sets it.
     type: str
-    no_log: false
 seealso:
   - module: blackwell.sglang.sglang_release_info
 """
