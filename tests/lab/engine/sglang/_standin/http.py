@@ -108,16 +108,16 @@ class Handler(BaseHTTPRequestHandler):
         if data:
             self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
+        self._note(status)  # uvicorn writes its line when the answer begins, so before the client has it
         self.end_headers()
         self.wfile.write(data)
-        self._note(status)
 
     def _stream(self, events: Any) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
         self._note(200)
+        self.end_headers()
         for event in events:
             data = b"data: " + (event if isinstance(event, bytes) else dump(event)) + b"\n\n"
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
