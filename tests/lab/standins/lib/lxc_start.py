@@ -1,7 +1,8 @@
 """Run container VMID in the foreground, as lxc-start does for Proxmox VE; systemd-nspawn does the work.
 
-From the container's configuration it takes hostname, net0, mpN and devN (pct.conf(5)); like LXC it refuses to start
-when a device of the hypervisor is missing.
+From the container's configuration it takes hostname, net0, mpN, devN and lxc.mount.entry (pct.conf(5)); like LXC it
+refuses to start when a device of the hypervisor is missing. The container's control group is /lxc/VMID, as with LXC: by
+that the hypervisor tells whose a process is.
 """
 
 from __future__ import annotations
@@ -49,9 +50,24 @@ def _binds(settings: pve.Settings) -> list[str]:
             mount = pve.options(text)
             kind = "--bind-ro" if mount.get("ro") == "1" else "--bind"
             binds.append(f"{kind}={mount['']}:{mount['mp']}")
+        elif key == "lxc.mount.entry":
+            source, target, _, flags, *_ = [*text.split(), "", "", ""]
+            if Path(source).exists():
+                binds.append(f"--bind={source}:/{target}")
+            elif "optional" not in flags:
+                sys.exit(f"Failed to mount {source}: No such file or directory")
     if gpus.SOCKET.exists():
         binds.append(f"--bind={gpus.SOCKET.parent}")
     return binds
+
+
+def _enter_group(vmid: int) -> None:
+    root = Path("/sys/fs/cgroup")
+    for top in [root] if (root / "cgroup.controllers").exists() else [root / "systemd", root / "unified"]:
+        if top.is_dir():
+            group = top / "lxc" / str(vmid)
+            group.mkdir(parents=True, exist_ok=True)
+            (group / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
 
 
 def main(vmid: int) -> None:
@@ -80,6 +96,7 @@ def main(vmid: int) -> None:
         f"--network-namespace-path={namespace}",
         *binds,
     ]
+    _enter_group(vmid)
     os.execvp(argv[0], argv)
 
 

@@ -104,12 +104,9 @@ def do_shutdown(args: list[str]) -> None:
 
 
 def do_reboot(args: list[str]) -> None:
-    vmid = int(args[0])
-    before = _running(vmid)
-    _enter(vmid, ["systemctl", "reboot"])
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and pve.leader(vmid) in (None, before):
-        time.sleep(0.05)
+    """A shutdown and a start, as PVE does it."""
+    do_shutdown(args)
+    do_start(args)
 
 
 def do_set(args: list[str]) -> None:
