@@ -103,12 +103,12 @@ def openers(host: Host) -> list[int]:
     nvidia-smi in a container may list none of the container's own processes, so only this tells whether memory in use
     belongs to somebody here. The persistence daemon holds all cards for good and is left out.
     """
-    found = set()
-    for path in host.glob("/proc/[0-9]*/fd/*"):
-        if _CARD.match(host.link(path)):
-            pid = int(path.split("/")[2])
-            if not host.text(f"/proc/{pid}/comm").startswith("nvidia-persist"):
-                found.add(pid)
+    found = []
+    # Process by process, since one that ends meanwhile must not hide the others.
+    for place in host.glob("/proc/[0-9]*"):
+        has_card = any(_CARD.match(host.link(path)) for path in host.glob(f"{place}/fd/*"))
+        if has_card and not host.text(f"{place}/comm").startswith("nvidia-persist"):
+            found.append(int(_base(place)))
     return sorted(found)
 
 
