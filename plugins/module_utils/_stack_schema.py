@@ -34,6 +34,19 @@ STACK_KEYS = (
     "requirements",
     "source",
 )
+REQUIREMENT_KEYS = ("version", "index", "prerelease")
+KERNEL_KEYS = (
+    "build",
+    "cmake_args",
+    "commit",
+    "cuda_arch_list",
+    "distribution",
+    "env",
+    "patches",
+    "repository",
+    "subdirectory",
+    "version",
+)
 # What resolve adds to a stack; no part of what is installed.
 ADDED_KEYS = ("name", "digest", "engine_version", "exceptions", "description", "source")
 _URL_STARTS = ("http://", "https://", "file://", "/")
@@ -132,6 +145,7 @@ def _check_requirements(stack: Table, where: str, findings: Findings) -> None:
     indexes = stack.get("indexes") if isinstance(stack.get("indexes"), dict) else {}
     for name, asked in requirements.items():
         entry = findings.table(asked, f"{place}.{name}", '{version: "==1.0", index: default}')
+        findings.known_keys(entry, f"{place}.{name}", REQUIREMENT_KEYS)
         version = entry.get("version")
         if version is not None and not isinstance(version, str):
             findings.problem(
@@ -153,6 +167,7 @@ def _check_requirements(stack: Table, where: str, findings: Findings) -> None:
 
 
 def _check_kernel(kernel: Table, where: str, findings: Findings) -> None:
+    findings.known_keys(kernel, where, KERNEL_KEYS)
     findings.choice(kernel.get("build", "source"), f"{where}.build", ("source", "wheel"), "source")
     for index, word in enumerate(findings.listing(kernel.get("cmake_args"), f"{where}.cmake_args", '["-DX=ON"]')):
         findings.text(word, f"{where}.cmake_args[{index}]", '"-DX=ON"')

@@ -268,6 +268,16 @@ def test_one_wrong_key_is_one_problem_that_says_what_to_write(keys: dict[str, t.
             "sglang_stacks.nightly.requirements.torch.version",
             "quote",
         ),
+        (
+            {"sglang_stacks": {"nightly": {"requirements": {"torch": {"verison": "==2"}}}}},
+            "sglang_stacks.nightly.requirements.torch.verison",
+            "write version",
+        ),
+        (
+            {"sglang_stacks": {"nightly": {"kernel": {"comit": "main"}}}},
+            "sglang_stacks.nightly.kernel.comit",
+            "write commit",
+        ),
         ({"sglang_stacks": {"nightly": {"kernel": {"build": "make"}}}}, "sglang_stacks.nightly.kernel.build", "source"),
         (
             {"sglang_stacks": {"nightly": {"kernel": {"cuda_arch_list": 12.0}}}},
