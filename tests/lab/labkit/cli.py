@@ -144,8 +144,8 @@ def _up(the_lab: Lab, options: argparse.Namespace) -> int:
     _write_record(the_lab, state="starting", **shape)
     network.create(the_lab)
     server.start(the_lab, shared)
-    hosts.make_disks(the_lab, wanted, layers, options.prepared)
-    hosts.boot(the_lab, layers, shared.models)
+    hosts.make_disks(the_lab, wanted, layers, shared, options.prepared)
+    hosts.boot(the_lab, layers, shared)
     hosts.wait_for_ssh(the_lab, wanted)
     _write_record(
         the_lab,

@@ -1,4 +1,4 @@
-"""What all labs share and is built once into the cache: wheel index, kernel repository, checkpoint."""
+"""What all labs share and is built once into the cache: CUDA, wheel index, kernel repository, checkpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import checkpoint, index, kernel_repo
+from . import checkpoint, cuda, index, kernel_repo
 from .names import cache_root
 
 
@@ -18,6 +18,7 @@ class Content:
     index: Path
     git: Path
     models: Path
+    toolkit: cuda.Toolkit
 
     def as_dict(self) -> dict[str, str]:
         return {"index": str(self.index), "git": str(self.git), "models": str(self.models)}
@@ -26,8 +27,9 @@ class Content:
 def build() -> Content:
     """Build what is missing, each part by the hash of its sources; return where it lies."""
     with ThreadPoolExecutor(3) as pool:
-        parts = [pool.submit(index.build), pool.submit(kernel_repo.build), pool.submit(checkpoint.build)]
-        return Content(*(part.result() for part in parts))
+        git, models = pool.submit(kernel_repo.build), pool.submit(checkpoint.build)
+        toolkit = cuda.toolkit()  # the index's kernel wheel is compiled with it
+        return Content(index.build(toolkit.nvcc), git.result(), models.result(), toolkit)
 
 
 def clean() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import machine
+from .content import Content
+from .cuda import Toolkit
 from .layer import Layer
 from .names import GUESTS, HYPERVISOR, Lab, cache_root
 from .rootfs import Layers
@@ -74,13 +76,12 @@ def ssh_command(lab: Lab, host: str) -> list[str]:
     ]
 
 
-def make_disks(lab: Lab, hosts: Sequence[str], layers: Layers, prepared: bool) -> None:
+def make_disks(lab: Lab, hosts: Sequence[str], layers: Layers, content: Content, prepared: bool) -> None:
     """Write the layers of all hosts; nothing is mounted or booted here."""
-    toolkit = machine.cuda_toolkit()
     guests = [host for host in hosts if host in GUESTS]
-    _make_hypervisor(lab, guests, layers, toolkit, prepared)
+    _make_hypervisor(lab, guests, layers, content.toolkit, prepared)
     for guest in guests:
-        _make_guest(lab, guest, layers, toolkit, prepared)
+        _make_guest(lab, guest, layers, content.toolkit, prepared)
 
 
 def _common(layer: Layer, lab: Lab, host: str, hosts: Sequence[str]) -> None:
@@ -101,7 +102,7 @@ def _common(layer: Layer, lab: Lab, host: str, hosts: Sequence[str]) -> None:
     layer.enable("lab-nvidia.service", "sysinit.target")
 
 
-def _make_hypervisor(lab: Lab, guests: Sequence[str], layers: Layers, toolkit: Path | None, prepared: bool) -> None:
+def _make_hypervisor(lab: Lab, guests: Sequence[str], layers: Layers, toolkit: Toolkit, prepared: bool) -> None:
     disk = lab.disks / HYPERVISOR
     for name in ("upper", "work", "root"):
         (disk / name).mkdir(parents=True)
@@ -125,13 +126,13 @@ def _make_hypervisor(lab: Lab, guests: Sequence[str], layers: Layers, toolkit: P
         layer.enable(f"pve-container@{vmid}.service", template="pve-container@.service")
 
 
-def _guest_config(lab: Lab, guest: str, toolkit: Path | None) -> str:
+def _guest_config(lab: Lab, guest: str, toolkit: Toolkit) -> str:
     """A container's configuration as Proxmox VE 9 writes it (keys in order, comments of its own left out)."""
     vmid, last = GUESTS[guest]
     lines = ["arch: amd64", "cores: 64"]
     lines += [f"dev{index}: {node}" for index, node in enumerate(_GPU_NODES)]
     lines += ["features: nesting=1", f"hostname: {guest}", "memory: 786432"]
-    mounts = ["/models,mp=/models,ro=1"] + ([f"{toolkit},mp={toolkit},ro=1"] if toolkit else [])
+    mounts = ["/models,mp=/models,ro=1", f"{toolkit.target},mp={toolkit.target},ro=1"]
     lines += [f"mp{index}: {mount}" for index, mount in enumerate(mounts)]
     lines += [
         f"net0: name=eth0,bridge=vmbr0,gw={lab.gateway},hwaddr=BC:24:11:00:{lab.net:02X}:{last:02X},"
@@ -144,27 +145,25 @@ def _guest_config(lab: Lab, guest: str, toolkit: Path | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _make_guest(lab: Lab, guest: str, layers: Layers, toolkit: Path | None, prepared: bool) -> None:
+def _make_guest(lab: Lab, guest: str, layers: Layers, toolkit: Toolkit, prepared: bool) -> None:
     disk = lab.disks / "guests" / str(GUESTS[guest][0])
     for name in ("upper", "work", "root"):
         (disk / name).mkdir(parents=True)
     layer = Layer(disk / "upper", layers.stack(prepared))
     _common(layer, lab, guest, [HYPERVISOR, guest])
     layer.folder("/models")
-    if toolkit:
-        layer.folder(str(toolkit))
-        layer.link("/usr/local/cuda", str(toolkit))
+    layer.folder(str(toolkit.target))
+    layer.link("/usr/local/cuda", str(toolkit.target))
 
 
-def boot(lab: Lab, layers: Layers, models: Path) -> None:
+def boot(lab: Lab, layers: Layers, content: Content) -> None:
     """Start the hypervisor; it starts its guests."""
     disk = lab.disks / HYPERVISOR
-    toolkit = machine.cuda_toolkit()
     binds = [
         f"--bind-ro={layers.base.parent}:/var/lib/sglang-lab/rootfs",
         f"--bind={lab.disks / 'guests'}:/var/lib/lxc",
-        f"--bind-ro={models}:/models",
-        *([f"--bind-ro={toolkit}"] if toolkit else []),
+        f"--bind-ro={content.models}:/models",
+        f"--bind-ro={content.toolkit.source}:{content.toolkit.target}",
     ]
     (lab.disks / "guests").mkdir(exist_ok=True)
     nspawn = [

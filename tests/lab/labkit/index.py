@@ -14,7 +14,8 @@ from pathlib import Path
 
 from . import digest
 from .names import cache_root, repository
-from .shell import LabError, locked, run, say
+from .pypi import pip
+from .shell import locked, run, say
 
 # Real tools that a release and a kernel build need; the guests install them from the lab's index.
 TOOLS = (
@@ -36,10 +37,10 @@ PYTHONS = ("3.11", "3.12", "3.13")
 INDEXES = {"simple": "default", "pytorch/nightly/cu130": "pytorch", "flashinfer/cu130": "flashinfer"}
 
 
-def build() -> Path:
+def build(nvcc: Path) -> Path:
     """Return the folder that the server serves, building wheels and pages when their sources changed."""
     tools = _tools()
-    standins = _standins()
+    standins = _standins(nvcc)
     target = cache_root() / "index" / digest.of_trees([], tools.name, standins.name if standins else "", "3")
     if target.is_dir():
         return target
@@ -74,7 +75,7 @@ def _tools() -> Path:
             ]
             run(
                 [
-                    *_pip(),
+                    *pip(),
                     "download",
                     "--quiet",
                     "--dest",
@@ -91,20 +92,7 @@ def _tools() -> Path:
     return target
 
 
-def _pip() -> list[str]:
-    """A pip to download with: this interpreter's, else one that uv installs into the cache."""
-    if run([sys.executable, "-m", "pip", "--version"], check=False).returncode == 0:
-        return [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    uv = shutil.which("uv") or str(repository() / ".tools/uv/bin/uv")
-    if not os.access(uv, os.X_OK):
-        raise LabError("neither pip nor uv is here to download build tools with: run `make setup` first")
-    venv = cache_root() / "pip"
-    if not (venv / "bin/pip").exists():
-        run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, venv], tied=True)
-    return [str(venv / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
-
-
-def _standins() -> Path | None:
+def _standins(nvcc: Path) -> Path | None:
     lab_tests = repository() / "tests/lab"
     builder = lab_tests / "wheels/build.py"
     if not builder.exists():
@@ -118,7 +106,8 @@ def _standins() -> Path | None:
             tmp = target.with_name(target.name + ".tmp")
             shutil.rmtree(tmp, ignore_errors=True)
             tmp.mkdir(parents=True)
-            run([sys.executable, builder, tmp], tied=True)
+            env = {**os.environ, "PATH": f"{nvcc.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}"}
+            run([sys.executable, builder, tmp], tied=True, env=env)
             tmp.rename(target)
     return target
 

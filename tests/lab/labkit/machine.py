@@ -1,4 +1,4 @@
-"""What of this machine a guest needs to reach the world: name servers, extra certificates, apt's proxy, CUDA."""
+"""What of this machine a guest needs to reach the world: name servers, extra certificates, apt's proxy."""
 
 from __future__ import annotations
 
@@ -38,13 +38,3 @@ def give(layer: Layer) -> None:
     proxy = [line for line in dump.splitlines() if line.endswith('";') and '""' not in line]
     if proxy:
         layer.write("/etc/apt/apt.conf.d/80lab-proxy", "\n".join(proxy) + "\n")
-
-
-def cuda_toolkit() -> Path | None:
-    """This machine's newest CUDA toolkit with an nvcc, as /usr/local/cuda-X.Y; None without one."""
-    found = [
-        path
-        for path in Path("/usr/local").glob("cuda-[0-9]*")
-        if (path / "bin/nvcc").exists() and not path.is_symlink()
-    ]
-    return max(found, key=lambda path: tuple(int(n) for n in path.name[5:].split(".") if n.isdigit()), default=None)
