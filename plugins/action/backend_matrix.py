@@ -17,7 +17,13 @@ from ansible_collections.blackwell.sglang.plugins.filter.systemd_words import wo
 from ansible_collections.blackwell.sglang.plugins.module_utils import _instances, _matrix_plan, _service
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import Problem, SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._findings import Findings
-from ansible_collections.blackwell.sglang.plugins.plugin_utils import _gate_call, _hostvars, _matrix_run, _matrix_write
+from ansible_collections.blackwell.sglang.plugins.plugin_utils import (
+    _gate_call,
+    _hostvars,
+    _matrix_run,
+    _matrix_write,
+    _measure_report,
+)
 
 display = Display()
 
@@ -232,7 +238,8 @@ class ActionModule(ActionBase):
         display.display(_matrix_plan.table(entries, best))
         self._show(f"reference: {reference or 'none'} ({why})")
         self._show(f"best correct combination: {best or 'none computed right'}")
-        self._show(f"written to {file}; {starts} starts")
+        page = _measure_report.bring_in(file.parent.parent, self._host, self._vars)
+        self._show(f"{starts} starts; written to {file}; report: {page}")
         return matrix
 
     def _write(self, matrix: dict[str, t.Any]) -> dict[str, t.Any]:

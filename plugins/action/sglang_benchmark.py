@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.blackwell.sglang.plugins.module_utils import _bench_plan, _bench_result, _service
-from ansible_collections.blackwell.sglang.plugins.plugin_utils import _gate_call
+from ansible_collections.blackwell.sglang.plugins.plugin_utils import _gate_call, _measure_report
 from ansible_collections.blackwell.sglang.plugins.plugin_utils._bench_run import Bench
 
 display = Display()
@@ -157,7 +157,8 @@ class ActionModule(ActionBase):
             self._show(f"against the baseline of {comparison['at']}: {comparison['verdict']} ({comparison['why']})")
         if comparison["verdict"] == "worse" and options["regression"] == "warn":
             display.warning(f"{sweep['instance']} is slower than the baseline: {comparison['why']}")
-        self._show(f"written to {file}")
+        page = _measure_report.bring_in(folder.parent, self._host, self._vars)
+        self._show(f"written to {file}; report: {page}")
 
     def _call(self, module: str, args: dict[str, t.Any]) -> dict[str, t.Any]:
         reply: dict[str, t.Any] = self._execute_module(module_name=module, module_args=args, task_vars=self._vars)

@@ -68,6 +68,7 @@ def build(host: str, facts: t.Mapping[str, t.Any], meta: t.Mapping[str, t.Any]) 
         "failure": failure,
         "changes": _changes(facts, service),
         "timings": _timings(meta, service),
+        "measured": {"sweeps": [], "matrices": []},
     }
     return report
 
@@ -290,10 +291,7 @@ def _instance(ordered: Tree, done: Tree, stacks: dict[str, Tree]) -> Tree:
 
 def _why(ordered: Tree) -> list[str]:
     """Where the choice comes from, a sentence each."""
-    said = [
-        f"stack {ordered.get('stack')}: "
-        + ("named by the instance or its profile" if ordered.get("stack") else "the default")
-    ]
+    said = [f"stack {ordered.get('stack')}: named by the instance, else by its profile, else the default"]
     if ordered.get("profile"):
         said.append(f"arguments start from profile {ordered['profile']}; what the instance writes wins")
     said.append(
@@ -400,13 +398,21 @@ def _changes(facts: t.Mapping[str, t.Any], service: Tree) -> list[str]:
 
 
 def _timings(meta: t.Mapping[str, t.Any], service: Tree) -> Tree:
-    gates = {
-        name: round(
-            sum(float(check.get("seconds") or 0) for check in _dict(_dict(entry).get("gate")).get("checks", [])), 3
-        )
-        for name, entry in service.items()
+    """Seconds of the run and, by instance, until it was ready, out of service, and in the gate."""
+    found: Tree = {
+        "run_seconds": meta.get("run_seconds"),
+        "gate_seconds": {},
+        "ready_seconds": {},
+        "downtime_seconds": {},
     }
-    return {"run_seconds": meta.get("run_seconds"), "gate_seconds": gates}
+    for name, entry in service.items():
+        checks = _dict(_dict(entry).get("gate")).get("checks") or []
+        found["gate_seconds"][name] = round(sum(float(check.get("seconds") or 0) for check in checks), 3)
+        for key in ("ready_seconds", "downtime_seconds"):
+            seconds = _dict(entry).get(key)
+            if isinstance(seconds, (int, float)) and not isinstance(seconds, bool):
+                found[key][name] = round(float(seconds), 3)
+    return found
 
 
 def _dict(value: t.Any) -> Tree:

@@ -18,7 +18,13 @@ import re
 import tempfile
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _report, _report_html, _report_markdown
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _report,
+    _report_html,
+    _report_markdown,
+    _report_measure,
+    _report_plots,
+)
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 SUMMARY = "README.md"
@@ -45,12 +51,11 @@ def write(folder: str, report: dict[str, t.Any], hosts: t.Collection[str]) -> di
         place.mkdir(parents=True, exist_ok=True)
         with _locked(place):
             old = read(place / f"{name}.json")
-            report = _report.keep_richer(old, report)
+            report = {**_report.keep_richer(old, report), "measured": _report_measure.collect(place, report["host"])}
             page = place / f"{name}.md"
             written = not (page.is_file() and _report.same(old, report))
             if written:
-                _replace(place / f"{name}.json", json.dumps(report, indent=2, sort_keys=True) + "\n")
-                _pages(page, _report_markdown.host_page(report))
+                _host(place, report)
             if written or not (place / SUMMARY).is_file():
                 _summarise(place, hosts)
     except OSError as error:
@@ -61,6 +66,32 @@ def write(folder: str, report: dict[str, t.Any], hosts: t.Collection[str]) -> di
             "set sglang_report_dir to one",
         ) from error
     return {"written": written, "path": str(place / f"{name}.md"), "summary": str(place / SUMMARY)}
+
+
+def measure(folder: str, report: dict[str, t.Any], hosts: t.Collection[str]) -> str:
+    """Bring new measurements into the report of a host, and nothing else; the path of its page.
+
+    Args:
+        folder: of the reports.
+        report: for a host that has none yet.
+        hosts: names in the inventory.
+    """
+    place = pathlib.Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    name = file_name(report["host"])
+    with _locked(place):
+        known = read(place / f"{name}.json") or report
+        _host(place, {**known, "measured": _report_measure.collect(place, report["host"])})
+        _summarise(place, hosts)
+    return str(place / f"{name}.md")
+
+
+def _host(place: pathlib.Path, report: dict[str, t.Any]) -> None:
+    """The three files of a host."""
+    name = file_name(report["host"])
+    _replace(place / f"{name}.json", json.dumps(report, indent=2, sort_keys=True) + "\n")
+    figures = _report_plots.figures(report, _report_measure.history(place, report["host"]))
+    _pages(place / f"{name}.md", _report_markdown.host_page(report), figures)
 
 
 def read(path: pathlib.Path) -> dict[str, t.Any] | None:
@@ -95,9 +126,9 @@ def _summarise(place: pathlib.Path, hosts: t.Collection[str]) -> None:
     )
 
 
-def _pages(path: pathlib.Path, markdown: str) -> None:
+def _pages(path: pathlib.Path, markdown: str, figures: t.Mapping[str, str] | None = None) -> None:
     """A page in Markdown and the same in HTML; the Markdown comes last, since its presence says that all is there."""
-    _replace(path.with_suffix(".html"), _report_html.page(markdown))
+    _replace(path.with_suffix(".html"), _report_html.page(markdown, figures))
     _replace(path, markdown)
 
 

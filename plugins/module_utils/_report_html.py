@@ -21,10 +21,14 @@ h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2rem; border-bott
 h3 { font-size: 1.05rem; margin-top: 1.5rem; }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0; font-size: .92em; }
 th, td { border: 1px solid var(--line); padding: .25rem .5rem; text-align: left; vertical-align: top; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; } td.figure { white-space: nowrap; }
 th { background: var(--soft); } pre { background: var(--soft); padding: .75rem; overflow-x: auto; }
 .good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 .note { color: var(--note); }
+td.good, td.bad, td.note { background: color-mix(in srgb, currentColor 12%, transparent); }
+figure { margin: .75rem 0; } figure svg { width: 100%; height: auto; color: inherit; }
+figcaption { font-size: .85em; opacity: .75; }
+@media print { figure { break-inside: avoid; } }
 @media print { body { max-width: none; margin: 0; } pre { white-space: pre-wrap; } tr { break-inside: avoid; } }
 """
 # Cells and headings that a reader looks for first.
@@ -36,17 +40,29 @@ _CLASSES = {
     "failed": "bad",
     "refuted": "bad",
     "error": "bad",
+    # verdicts of the backend matrix
+    "ok": "good",
+    "slow": "note",
+    "refused": "note",
+    "wrong": "bad",
+    "crash": "bad",
+    "hang": "bad",
     "warning": "note",
     "not judged": "note",
     "not proved in this run": "note",
 }
+# A cell of figures alone is not broken over lines.
+_FIGURE = re.compile(r"[\d.,/% ]{1,24}")
 
 
-def page(markdown: str) -> str:
-    """The whole file. Every text is escaped first, so nothing in a report becomes markup."""
+def page(markdown: str, figures: t.Mapping[str, str] | None = None) -> str:
+    """The whole file. Every text is escaped first, so nothing in a report becomes markup.
+
+    ``figures`` is HTML of our own making that goes below the heading which is its key.
+    """
     lines = markdown.splitlines()
     title = lines[0].lstrip("# ") if lines else "report"
-    body = "\n".join(_blocks(lines))
+    body = "\n".join(_blocks(lines, figures or {}))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -54,7 +70,7 @@ def page(markdown: str) -> str:
     )
 
 
-def _blocks(lines: t.Sequence[str]) -> t.Iterator[str]:
+def _blocks(lines: t.Sequence[str], figures: t.Mapping[str, str]) -> t.Iterator[str]:
     place = 0
     while place < len(lines):
         line = lines[place]
@@ -65,7 +81,10 @@ def _blocks(lines: t.Sequence[str]) -> t.Iterator[str]:
             taken = end + 1 - place
         elif line.startswith("#"):
             level = len(line) - len(line.lstrip("#"))
-            yield f"<h{level}>{_inline(line.lstrip('#').strip())}</h{level}>"
+            name = line.lstrip("#").strip()
+            yield f"<h{level}>{_inline(name)}</h{level}>"
+            if name in figures:
+                yield figures[name]
         elif line.startswith("|"):
             taken = _run(lines, place, "|")
             yield _table(lines[place : place + taken])
@@ -98,7 +117,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    kind = _CLASSES.get(text)
+    kind = _CLASSES.get(text) or ("figure" if _FIGURE.fullmatch(text) else None)
     return f'<td class="{kind}">{_inline(text)}</td>' if kind else f"<td>{_inline(text)}</td>"
 
 

@@ -10,6 +10,8 @@ import re
 import shlex
 import typing as t
 
+from ansible_collections.blackwell.sglang.plugins.module_utils import _report_measure
+
 Tree = t.Mapping[str, t.Any]
 MARKS = {True: "passed", False: "FAILED", None: "not judged"}
 
@@ -21,7 +23,7 @@ def host_page(report: Tree) -> str:
         "",
         f"Written {report['generated_at']} by blackwell.sglang {report['collection_version']}.",
     ]
-    for section in (_failure, _changes, _instances, _stacks, _exceptions, _findings, _machine, _timings):
+    for section in (_failure, _changes, _instances, _measured, _stacks, _exceptions, _findings, _machine, _timings):
         lines = section(report)
         if lines:
             parts += ["", *lines]
@@ -80,6 +82,10 @@ def cell(value: t.Any) -> str:
 def one_line(text: str) -> str:
     """Line breaks as spaces."""
     return " ".join(str(text).split())
+
+
+def _measured(report: Tree) -> list[str]:
+    return _report_measure.lines(report.get("measured") or {}, table)
 
 
 def _failure(report: Tree) -> list[str]:
@@ -302,7 +308,12 @@ def _machine(report: Tree) -> list[str]:
 def _timings(report: Tree) -> list[str]:
     timings = report["timings"]
     rows = [["the run", f"{timings['run_seconds']:.1f}"]] if timings["run_seconds"] is not None else []
-    rows += [[f"gate of {name}", f"{seconds:.1f}"] for name, seconds in timings["gate_seconds"].items()]
+    for key, what in (
+        ("ready_seconds", "start of"),
+        ("downtime_seconds", "out of service:"),
+        ("gate_seconds", "gate of"),
+    ):
+        rows += [[f"{what} {name}", f"{seconds:.1f}"] for name, seconds in timings[key].items()]
     return ["## Seconds", "", *table(["what", "seconds"], rows)] if rows else []
 
 

@@ -172,6 +172,8 @@ FACTS: dict[str, t.Any] = {
                 "release_id": "20261129T195000Z-0a1b2c",
                 "changed": True,
                 "started": True,
+                "ready_seconds": 93.4,
+                "downtime_seconds": 101.25,
                 "argv": RESOLVED["instances"][0]["argv"],
                 "gate": gate(),
                 "rollback": None,

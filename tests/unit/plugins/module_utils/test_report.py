@@ -91,6 +91,7 @@ def test_page_says_what_was_asked_for() -> None:
         "| stack nightly | torch_override | the nightly is what was asked for | 2027-01-01 |",
         "| gpu_host | shm_small | one card |  |",
         "### Gate: passed",
+        "| out of service: qwen | 101.2 |",
         "| hypervisor | pve1, guest 129 (lxc), 3 devices |",
     ):
         assert word in page, word
