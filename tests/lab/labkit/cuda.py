@@ -12,8 +12,12 @@ from .pypi import pip
 from .shell import locked, run, say
 
 VERSION = "13.0"
-# nvcc with its device code generator, headers and libraries for kernels, and what reads the result.
-PACKAGES = ("nvcc", "crt", "runtime", "cccl", "cuobjdump")
+# nvcc with its device code generator, headers and libraries for kernels; cuobjdump is on PyPI since 13.2 only.
+PACKAGES = (
+    *(f"nvidia-cuda-{name}=={VERSION}.*" for name in ("nvcc", "crt", "runtime", "cccl")),
+    f"nvidia-nvvm=={VERSION}.*",
+    "nvidia-cuda-cuobjdump>=13.2",
+)
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,8 @@ def _from_pypi() -> Path:
             say(f"downloading CUDA {VERSION} from PyPI (no toolkit under /usr/local; once)")
             tmp = target.with_name(target.name + ".tmp")
             shutil.rmtree(tmp, ignore_errors=True)
-            wanted = [f"nvidia-cuda-{name}=={VERSION}.*" for name in PACKAGES] + [f"nvidia-nvvm=={VERSION}.*"]
             options = ["--quiet", "--no-deps", "--no-compile", "--only-binary=:all:", "--root-user-action=ignore"]
-            run([*pip(), "install", *options, "--target", tmp, *wanted], tied=True)
+            run([*pip(), "install", *options, "--target", tmp, *PACKAGES], tied=True)
             tree = tmp / "nvidia" / f"cu{VERSION.partition('.')[0]}"
             _complete(tree)
             tree.rename(target)
