@@ -40,7 +40,7 @@ _NO_SM120_FP8 = {
     "flashinfer_trtllm": "its kernels are SM100 binaries",
     "flashinfer_deepgemm": "its kernels are SM90 binaries",
 }
-_GARBAGE = "sm120.md A.2"
+_REPORTS = "local-inference-lab/rtx6kpro, inference-engines/"
 
 
 def _auto_effect(facts: Facts) -> str:
@@ -316,18 +316,23 @@ RULES: tuple[Rule, ...] = (
         REFUSE,
         "",
         "FP8 KV cache with scale 1.0, no line in the log, worse or garbled answers",
-        "engine.md 3 (configure_kv_cache_dtype; PR 19291), sm120.md A.3, capture kv_auto_fp8_checkpoint",
+        "configure_kv_cache_dtype in model_runner.py; sglang PR 19291; Model-Optimizer PR 1012",
         _kv_auto,
     ),
     Rule(
-        "kv_cache_dtype_unsaid", WARN, "", "the type depends on checkpoint and version", "engine.md 3", _kv_auto_unsure
+        "kv_cache_dtype_unsaid",
+        WARN,
+        "",
+        "the type depends on checkpoint and version",
+        "sglang PR 19291",
+        _kv_auto_unsure,
     ),
     Rule(
         "kv_cache_dtype_experimental",
         WARN,
         "",
         "asserts, or unproved quality",
-        "engine.md 2.3; sglang PR 21601",
+        "sglang PR 21601; kv_cache_hook.py of 0.5.23",
         _kv_fp4,
     ),
     Rule(
@@ -335,7 +340,7 @@ RULES: tuple[Rule, ...] = (
         REFUSE,
         "",
         "Unsupported architecture, at the first request",
-        f"{_GARBAGE}; B009, B010",
+        "flashinfer issue 3263; " + _REPORTS,
         _attention,
     ),
     Rule(
@@ -359,16 +364,16 @@ RULES: tuple[Rule, ...] = (
         WARN,
         "",
         "other speed or an assert after an upgrade",
-        "engine.md 2.3; B008",
+        "attention_hook.py of 0.5.23; sglang PR 39807",
         _attention_unset,
     ),
-    Rule("moe_backend_sm120", REFUSE, "", "requires 10.x architecture. Current device has SM 120", _GARBAGE, _moe),
+    Rule("moe_backend_sm120", REFUSE, "", "requires 10.x architecture. Current device has SM 120", _REPORTS, _moe),
     Rule(
         "moe_triton_fp4",
         REFUSE,
         "",
         "garbage text; run_fp4_blockwise_scaled_group_mm_sm120 half no implementation",
-        f"{_GARBAGE}; B019",
+        "AlexGS74/glm47-nvfp4-sm120",
         _moe_triton,
     ),
     Rule(
@@ -376,7 +381,7 @@ RULES: tuple[Rule, ...] = (
         REFUSE,
         "<0.5.13.post1",
         "NotImplementedError before the first token",
-        "engine.md 2.4; sglang PR 39807 (B008)",
+        "sglang PR 39807; overrides.py of 0.5.23",
         _moe_auto,
     ),
     Rule(
@@ -384,7 +389,7 @@ RULES: tuple[Rule, ...] = (
         WARN,
         ">=0.5.13.post1",
         "NotImplementedError before the first token, in some builds",
-        "engine.md 2.4; sglang PR 39807 (B008)",
+        "sglang PR 39807; overrides.py of 0.5.23",
         _moe_auto_told,
     ),
     Rule(
@@ -395,13 +400,13 @@ RULES: tuple[Rule, ...] = (
         "server_args.py of 0.5.9; moe_hook.py of 0.5.23",
         _moe_cutlass_quantization,
     ),
-    Rule("moe_unproven", WARN, "", "unknown", _GARBAGE, _moe_unproven),
+    Rule("moe_unproven", WARN, "", "unknown", _REPORTS, _moe_unproven),
     Rule(
         "fp4_gemm_trtllm",
         REFUSE,
         "",
         "BackendSupportedError: mm_fp4 does not support backend 'trtllm'",
-        f"{_GARBAGE}; B002, B011",
+        "flashinfer issue 2577; sglang PR 35739",
         _fp4_gemm,
     ),
     Rule(
@@ -409,11 +414,11 @@ RULES: tuple[Rule, ...] = (
         WARN,
         "<0.5.12",
         "probability tensor contains either inf, nan, from 64 concurrent requests on",
-        "B001; FlashInfer PR 2716 and 2913",
+        "flashinfer issue 2708, PR 2716 and 2913",
         _fp4_gemm_race,
     ),
-    Rule("fp8_gemm_sm120", REFUSE, "", "no kernel, or another one in silence", _GARBAGE, _fp8_gemm),
-    Rule("dtype_half_fp4", REFUSE, "", "garbage text", "B019", _half),
+    Rule("fp8_gemm_sm120", REFUSE, "", "no kernel, or another one in silence", _REPORTS, _fp8_gemm),
+    Rule("dtype_half_fp4", REFUSE, "", "garbage text", "AlexGS74/glm47-nvfp4-sm120", _half),
     Rule(
         "expert_parallel_sm120",
         REFUSE,
@@ -422,5 +427,5 @@ RULES: tuple[Rule, ...] = (
         "DeepEP's requirements; no report of a working setup",
         _expert_parallel,
     ),
-    Rule("allreduce_fusion_sm120", WARN, "", "nothing happens", "sglang issue 18758; B067", _allreduce_fusion),
+    Rule("allreduce_fusion_sm120", WARN, "", "nothing happens", "sglang issue 18758", _allreduce_fusion),
 )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import pathlib
+import subprocess
+import sys
 import typing as t
 
 import pytest
@@ -262,3 +265,15 @@ def test_a_moving_or_unknown_version_is_judged_like_the_newest() -> None:
             {},
         )
         assert "kv_cache_dtype_auto" in ids(result, "problems")
+
+
+def test_the_page_of_rules_is_up_to_date() -> None:
+    root = pathlib.Path(__file__).resolve().parents[5]
+    made = subprocess.run(
+        [sys.executable, "-c", "import rules_page; print(rules_page.page(), end='')"],
+        cwd=root / "tools",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert (root / "docs" / "rules.md").read_text(encoding="utf-8") == made, "run tools/rules_page.py"
