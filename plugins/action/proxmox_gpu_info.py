@@ -46,24 +46,24 @@ def guests_of(variables: t.Mapping[str, t.Any], group: str) -> list[dict[str, t.
 
     A guest whose variables have problems is still looked at, for one GPU: validate names the problems.
     """
-    hypervisor = variables.get("inventory_hostname")
     found = []
     for name in variables.get("groups", {}).get(group, []):
         guest = variables["hostvars"][name]
-        if guest.get("sglang_hypervisor") != hypervisor or guest.get("sglang_guest_kind", "lxc") == "none":
-            continue
-        if guest.get("sglang_vmid") is None:
+        if guest.get("sglang_hypervisor") != variables.get("inventory_hostname"):
             continue
         raw = {key: guest[key] for key in _hostvars.READ if key in guest}
         plain = _hostvars.plain_hostvars(name, raw, lambda value: value, Findings(name))
         resolved = _instances.resolve(plain, _hostvars.shipped_stacks(), _hostvars.shipped_profiles())
+        host = resolved["host"]
+        if host["guest_kind"] == "none" or host["vmid"] is None:
+            continue
         found.append(
             {
-                "vmid": int(guest["sglang_vmid"]),
-                "kind": str(guest.get("sglang_guest_kind", "lxc")),
+                "vmid": host["vmid"],
+                "kind": host["guest_kind"],
                 "host": name,
                 "gpus": gpus_needed(resolved["instances"]),
-                "user": str(resolved["host"]["user"]),
+                "user": host["user"],
             }
         )
     return found

@@ -13,6 +13,10 @@ def variables(**guests: dict[str, t.Any]) -> dict[str, t.Any]:
     return {"inventory_hostname": "pve1", "groups": {"sglang_hosts": list(guests)}, "hostvars": guests}
 
 
+def lxc(vmid: int) -> dict[str, t.Any]:
+    return {"sglang_hypervisor": "pve1", "sglang_guest_kind": "lxc", "sglang_vmid": vmid}
+
+
 def instance(**changes: t.Any) -> dict[str, t.Any]:
     return {"name": "qwen", "model_path": "/models/q", "args": {"tp_size": 4}, **changes}
 
@@ -20,22 +24,19 @@ def instance(**changes: t.Any) -> dict[str, t.Any]:
 def test_guests_of_this_hypervisor_with_the_cards_that_they_need() -> None:
     found = action.guests_of(
         variables(
-            one={"sglang_hypervisor": "pve1", "sglang_vmid": 101, "sglang_instances": [instance()]},
-            two={"sglang_hypervisor": "pve2", "sglang_vmid": 102, "sglang_instances": [instance()]},
-            three={
-                "sglang_hypervisor": "pve1",
-                "sglang_vmid": "103",
-                "sglang_guest_kind": "qemu",
-                "sglang_user": "root",
-            },
-            bare={"sglang_hypervisor": "pve1", "sglang_guest_kind": "none", "sglang_vmid": 104},
-            unnumbered={"sglang_hypervisor": "pve1"},
+            one={**lxc(101), "sglang_instances": [instance()]},
+            two={**lxc(102), "sglang_hypervisor": "pve2", "sglang_instances": [instance()]},
+            three={**lxc(103), "sglang_guest_kind": "qemu", "sglang_user": "root"},
+            bare={**lxc(104), "sglang_guest_kind": "none"},
+            unnumbered={"sglang_hypervisor": "pve1", "sglang_guest_kind": "lxc"},
+            broken={**lxc(105), "sglang_instances": "no list"},
         ),
         "sglang_hosts",
     )
     assert found == [
         {"vmid": 101, "kind": "lxc", "host": "one", "gpus": 4, "user": "sglang"},
         {"vmid": 103, "kind": "qemu", "host": "three", "gpus": 1, "user": "root"},
+        {"vmid": 105, "kind": "lxc", "host": "broken", "gpus": 1, "user": "sglang"},
     ]
 
 
