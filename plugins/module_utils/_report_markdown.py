@@ -313,7 +313,7 @@ def _timings(report: Tree) -> list[str]:
         ("downtime_seconds", "out of service:"),
         ("gate_seconds", "gate of"),
     ):
-        rows += [[f"{what} {name}", f"{seconds:.1f}"] for name, seconds in timings[key].items()]
+        rows += [[f"{what} {name}", f"{seconds:.1f}"] for name, seconds in timings.get(key, {}).items()]
     return ["## Seconds", "", *table(["what", "seconds"], rows)] if rows else []
 
 
