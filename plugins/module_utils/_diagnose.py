@@ -196,14 +196,14 @@ def _rank(line: str) -> str:
 
 
 def _nothing(state: dict[str, t.Any] | None) -> dict[str, t.Any]:
-    words = "The log of this start speaks of no failure."
+    words = "The log of this start speaks of no failure"
     if state and state.get("active") not in ("active", "activating"):
-        words = f"The unit is {state.get('active')} ({state.get('result')}) and the log says no reason."
+        words = f"The unit is {state.get('active')} ({state.get('result')}) and the log says no reason"
     return {
         "id": "nothing",
         "what": words,
         "why": "",
-        "fix": "Read the journal of the unit." if state else "",
+        "fix": "Read the journal of the unit" if state else "",
         "fixed_in": "",
         "source": "",
         "line": "",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import concurrent.futures
 import math
 import typing as t
+import uuid
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _service
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
@@ -69,7 +70,10 @@ def right_text(context: Context) -> Check:
 
 def right_same(context: Context) -> Check:
     """The same prompt twice gives the same answer, although the second comes from the prefix cache."""
-    prompt = context.settings["prompt"] + " known to everybody; the capital of Italy is"
+    # New words first, or the first answer would come from the cache as well, of an earlier check or an earlier gate.
+    # Some hundred words, since a cache keeps whole pages only (64 tokens in some configurations).
+    lines = " ".join(f"Entry {number} of the list is {number * 7}." for number in range(30))
+    prompt = f"Note {uuid.uuid4().hex[:12]}. {lines} {context.settings['prompt']}"
     one = generate(context, prompt, context.settings["max_tokens"])
     two = generate(context, prompt, context.settings["max_tokens"])
     same, words = agree(one, two)

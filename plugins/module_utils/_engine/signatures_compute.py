@@ -447,6 +447,28 @@ COMPUTE: tuple[Signature, ...] = (
         example="gate: right.same: the answers differ from token 3 on (log-probabilities [-0.1, -4.2])",
     ),
     Signature(
+        id="gate_not_ready",
+        pattern=r"gate: ready\.started: (?P<seen>not ready after .*)",
+        what="The server did not become ready: {seen}",
+        why=(
+            "It is slower than the limit (a cold JIT cache, a slow disk), or it hangs: a collective between the ranks"
+            " that never ends shows as GPUs at full load with flat memory."
+        ),
+        fix="Raise gate.ready_timeout if the log moves on; if it stands still, try env.NCCL_P2P_DISABLE: '1'.",
+        source="field reports B070, B071 and B116",
+        example="gate: ready.started: not ready after 1800 s: port closed; loading shard 3 of 120",
+    ),
+    Signature(
+        id="gate_died",
+        pattern=r"gate: ready\.started: (?P<seen>sglang-\S+ (?:is (?:failed|inactive|activating)|ended) .*)",
+        what="The server ended while it was waited for: {seen}",
+        why="Its log names no reason that the catalogue knows.",
+        fix="Read the first exception in the journal of this start.",
+        source="design, the gate",
+        level="generic",
+        example="gate: ready.started: sglang-qwen.service is failed (failed): exit-code, status 1",
+    ),
+    Signature(
         id="gate_kv",
         pattern=r"gate: ordered\.kv: (?P<seen>.*)",
         what="The KV cache is not proved to be as ordered: {seen}",

@@ -1,0 +1,138 @@
+"""The catalogue of failures: each row against its own line, and whole logs of real failures."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from ansible_collections.blackwell.sglang.plugins.module_utils import _diagnose
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.phases import phase
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signature import Signature
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signatures import CATALOGUE
+
+
+def test_the_catalogue_is_as_large_as_promised_and_says_everything() -> None:
+    assert len({row.id for row in CATALOGUE}) == len(CATALOGUE) >= 60
+    for row in CATALOGUE:
+        assert all((row.what, row.why, row.fix, row.source, row.example)), row.id
+        assert row.level in ("fatal", "generic", "degraded"), row.id
+
+
+@pytest.mark.parametrize("row", CATALOGUE, ids=[row.id for row in CATALOGUE])
+def test_each_signature_is_found_in_its_line_and_not_hidden_by_another(row: Signature) -> None:
+    found = _diagnose.diagnose(["[2026-11-29 18:00:00] Load weight begin. avail mem=93.47 GB", row.example])
+    named = [found["id"], *(entry["id"] for entry in found["also"])]
+    assert row.id in named
+    if row.level == "fatal":
+        assert found["id"] == row.id
+    assert "{" not in found["what"] + found["fix"] or "need: {" in found["fix"]
+
+
+# What a captured failure must be called; the captures lie beside a developer's checkout.
+CAPTURED = {
+    "fail_broken_hf_quant_config": "json_of_checkpoint",
+    "fail_invalid_choice": "invalid_choice",
+    "fail_nextn_without_extra_buffer": "speculation_without_extra_buffer",
+    "fail_not_enough_memory": "not_enough_memory",
+    "fail_nvfp4_on_sm90": "capability_too_low",
+    "fail_port_in_use": "port_in_use",
+    "fail_unrecognized_argument": "unknown_argument",
+    "tp2_auto_beaten_to_the_port": "port_in_use",
+    # These ended because they were told to; their log holds the words of processes that were shut down.
+    "kv_bf16_override": "nothing",
+    "nan_weights": "nothing",
+    "kv_auto_fp8_checkpoint_0.5.16": "nothing",
+}
+
+
+@pytest.mark.parametrize(("capture", "diagnosis"), CAPTURED.items(), ids=list(CAPTURED))
+def test_captured_logs(capture: str, diagnosis: str, shared: pathlib.Path) -> None:
+    lines = (shared / "captures" / capture / "server.log").read_text(encoding="utf-8").splitlines()
+    found = _diagnose.diagnose(lines)
+    assert found["id"] == diagnosis, found["what"]
+
+
+def test_an_unknown_failure_is_the_first_exception_of_the_first_process() -> None:
+    lines = [
+        "[2026-11-29 17:46:25] Ignore import error when loading sglang.x: Traceback (most recent call last):",
+        "[2026-11-29 17:46:26 TP1] Scheduler hit an exception: Traceback (most recent call last):",
+        '  File "scheduler.py", line 4025, in run_scheduler_process',
+        "    scheduler = Scheduler(",
+        '  File "model.py", line 56, in forward',
+        "    raise FlywheelError(text)",
+        "vendor.FlywheelError: the flywheel is off",
+        "",
+        "[2026-11-29 17:46:27 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        '  File "other.py", line 1, in other',
+        "ConnectionError: the peer is gone",
+        "[2026-11-29 17:46:28] Received sigquit from a child process. It usually means the child failed.",
+    ]
+    found = _diagnose.diagnose(lines)
+    assert (found["id"], found["what"], found["rank"]) == (
+        "unknown",
+        "vendor.FlywheelError: the flywheel is off",
+        "TP1",
+    )
+    assert found["exception"]["where"] == 'File "model.py", line 56, in forward'
+
+
+def test_the_exception_that_came_first_wins_over_what_followed() -> None:
+    lines = [
+        "[2026-11-29 17:59:58] Scheduler hit an exception: Traceback (most recent call last):",
+        '  File "pool.py", line 56, in __post_init__',
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+        "ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 1): in use",
+        "[2026-11-29 17:59:59] Received sigquit from a child process. It usually means the child failed.",
+    ]
+    found = _diagnose.diagnose(lines)
+    assert found["id"] == "not_enough_memory"
+    assert "port_in_use" in [entry["id"] for entry in found["also"]]
+
+
+def test_the_state_of_the_unit_speaks_where_the_log_is_silent() -> None:
+    state = {"active": "failed", "sub": "failed", "result": "exit-code", "exit_status": 243}
+    assert _diagnose.diagnose([], state)["id"] == "unit_credentials"
+    assert _diagnose.diagnose([], {**state, "exit_status": 1})["id"] == "nothing"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "server_args=ServerArgs(model_path='/m', api_key='sk-very-secret', admin_api_key=None)",
+        "cmd: --port 1 --api-key sk-very-secret --tp 8",
+        "api_key: sk-very-secret",
+        'Authorization: "Bearer sk-very-secret"',
+    ],
+)
+def test_keys_in_a_log_are_taken_out(line: str) -> None:
+    found = _diagnose.diagnose([line, "ValueError: x"])
+    assert "sk-very" not in str(found)
+
+
+def test_a_long_log_takes_no_time() -> None:
+    import time
+
+    lines = [f"[2026-11-29 17:57:46 TP{n % 8}] Prefill batch, #new-seq: 1, #new-token: {n}" for n in range(6000)]
+    begun = time.process_time()
+    _diagnose.diagnose(lines)
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[2026-11-29 18:00:52] Load weight begin. avail mem=139.13 GB", "loading weights (139.13 GB free before)"),
+        ("Loading safetensors checkpoint shards:  20% Completed | 24/120 [00:10<00:40]", "loading shard 24 of 120"),
+        ("Capturing batches (bs=4 avail_mem=32.15 GB):  50%|##   | 2/4 [01:33<01:18]", "capturing CUDA graph 2 of 4"),
+        ("[2026-11-29 18:00:53] INFO:     Uvicorn running on http://127.0.0.1:30000", "warming up"),
+        ("something that no version ever printed", "starting Python"),
+    ],
+)
+def test_phases(line: str, words: str) -> None:
+    assert phase([line]).words.startswith(words)
+
+
+def test_a_later_phase_wins() -> None:
+    assert (
+        phase(["Load weight begin. avail mem=1.00 GB", "noise", "Memory pool end. avail mem=1 GB", "noise"]).index == 2
+    )
