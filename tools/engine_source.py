@@ -55,7 +55,7 @@ class Package:
         else:
             with tarfile.open(path) as archive:
                 for member in archive:
-                    _, _, name = member.name.partition("/")
+                    name = member.name.partition("/")[2]
                     data = archive.extractfile(member) if name.startswith("sglang/") and name.endswith(".py") else None
                     if data is not None:
                         self._files[name] = functools.partial(bytes, data.read())

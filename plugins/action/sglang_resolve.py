@@ -25,7 +25,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return ``resolved``; fail with every problem in one message unless ``fail`` is false."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(argument_spec={"fail": {"type": "bool", "default": True}})
+        _spec, options = self.validate_argument_spec(argument_spec={"fail": {"type": "bool", "default": True}})
         variables = task_vars or {}
         host = str(variables.get("inventory_hostname", ""))
         findings = Findings(host)

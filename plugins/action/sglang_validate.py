@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: Result | None = None) -> Result:
         """Fail with one message that lists every problem of every host; warnings are shown."""
         result: Result = super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
+        _spec, options = self.validate_argument_spec(
             argument_spec={
                 "hosts": {"type": "list", "elements": "str"},
                 "fail": {"type": "bool", "default": True},

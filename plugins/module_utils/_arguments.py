@@ -38,7 +38,7 @@ class Command:
 
     def argv(self, model_path: str) -> list[str]:
         """The words after ``-m sglang.launch_server``: model path, options sorted by field, the extra words."""
-        words, _ = options.to_argv(self.plain, self.version)
+        words, _troubles = options.to_argv(self.plain, self.version)
         return ["--model-path", model_path, *words, *self.extra]
 
 

@@ -332,7 +332,7 @@ def _check_together(instances: dict[str, Table], findings: Findings) -> None:
         names.setdefault(name, where)
     started = [(where, instance) for where, instance in instances.items() if instance["state"] == "started"]
     for place, (where, one) in enumerate(started):
-        for _, other in started[:place]:
+        for _other_where, other in started[:place]:
             both = f"{one['name']} and {other['name']} are both started on"
             if one["listen"]["port"] == other["listen"]["port"]:
                 findings.problem(

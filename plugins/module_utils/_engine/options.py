@@ -71,7 +71,7 @@ def to_argv(args: t.Mapping[str, t.Any], version: str | None) -> tuple[list[str]
 
 def field_of_key(key: str, version: str | None) -> str:
     """The field that a key of ``args`` sets in a version; the key itself where no option is known."""
-    option, _ = _option_for_key(key, version)
+    option, _troubles = _option_for_key(key, version)
     return option.field if option is not None else key
 
 

@@ -202,7 +202,7 @@ def test_what_is_doubtful_is_told(version: str, args: dict[str, t.Any], keys: di
 
 def test_every_rule_is_exercised() -> None:
     fired: set[str] = set()
-    for version, args, keys, _ in REFUSED:
+    for version, args, keys, _expected in REFUSED:
         fired |= ids(run(version, args, **keys), "problems")
     told = {
         mark.args[1][index][3]

@@ -75,7 +75,7 @@ def test_speculative_algorithm_became_free_text() -> None:
 def test_the_long_spelling_of_the_field_is_no_flag(version: str) -> None:
     assert options.field_for_spelling("--fp4-gemm-runner-backend", version) is None
     assert options.field_for_spelling("--fp4-gemm-backend", version) == "fp4_gemm_runner_backend"
-    _, troubles = options.parse_argv(["--fp4-gemm-runner-backend", "flashinfer_cudnn"], version)
+    _args, troubles = options.parse_argv(["--fp4-gemm-runner-backend", "flashinfer_cudnn"], version)
     assert [trouble.id for trouble in troubles] == ["unknown_argument"]
     assert "fp4_gemm" in troubles[0].fix
 
@@ -172,7 +172,7 @@ def test_arguments_become_words(version: str, args: dict[str, t.Any], words: lis
     ],
 )
 def test_wrong_arguments_are_named(args: dict[str, t.Any], trouble_id: str, said: str) -> None:
-    _, troubles = options.to_argv(args, "0.5.12.post1")
+    _args, troubles = options.to_argv(args, "0.5.12.post1")
     assert [trouble.id for trouble in troubles] == [trouble_id]
     assert said in " ".join([troubles[0].what, troubles[0].expected, troubles[0].fix])
     assert not troubles[0].warning
@@ -220,12 +220,12 @@ def test_words_are_read_like_argparse(words: list[str], args: dict[str, t.Any]) 
     ],
 )
 def test_wrong_words_are_named(words: list[t.Any], trouble_id: str) -> None:
-    _, troubles = options.parse_argv(words, "0.5.12.post1")
+    _args, troubles = options.parse_argv(words, "0.5.12.post1")
     assert [trouble.id for trouble in troubles] == [trouble_id]
 
 
 def test_the_old_flag_is_an_ambiguous_beginning_in_new_versions() -> None:
-    _, troubles = options.parse_argv(["--cuda-graph-max-bs", "8"], "0.5.23")
+    _args, troubles = options.parse_argv(["--cuda-graph-max-bs", "8"], "0.5.23")
     assert [trouble.id for trouble in troubles] == ["ambiguous_argument"]
     with pytest.raises(argparse.ArgumentError, match="ambiguous"):
         PARSERS["0.5.23"].parse_args(["--cuda-graph-max-bs", "8"])
