@@ -9,7 +9,7 @@ Reads config.json, hf_quant_config.json, quant_cfg.json, the index and headers o
 from __future__ import annotations
 
 import dataclasses
-import os
+import pathlib
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils._checkpoint_files import Files, Scales, Shards
@@ -65,7 +65,7 @@ class Checkpoint:
         return None
 
     def _where(self, name: str) -> str:
-        return os.path.join(self.path, name) if self.path else name  # noqa: PTH118
+        return str(pathlib.Path(self.path) / name) if self.path else name
 
 
 def read(
@@ -90,7 +90,7 @@ def read(
             a type that makes no sense; a damaged safetensors header; an index that names a file outside the folder.
     """
     limits = limits or Limits()
-    if not os.path.isdir(path):  # noqa: PTH112
+    if not pathlib.Path(path).is_dir():
         raise SglangError(
             "there is no such folder",
             where=path,
@@ -98,8 +98,8 @@ def read(
             fix="correct model_path, or fetch the checkpoint first",
             kind="missing",
         )
-    config_path = os.path.join(path, CONFIG)  # noqa: PTH118
-    if not os.path.exists(config_path):  # noqa: PTH110
+    config_path = str(pathlib.Path(path) / CONFIG)
+    if not pathlib.Path(config_path).exists():
         raise SglangError(
             "the file is missing",
             where=config_path,
@@ -110,8 +110,8 @@ def read(
     config = read_json(config_path, limits.config)
     documents = {}
     for name in QUANT_FILES:
-        file = os.path.join(path, name)  # noqa: PTH118
-        if os.path.exists(file):  # noqa: PTH110
+        file = str(pathlib.Path(path) / name)
+        if pathlib.Path(file).exists():
             if progress:
                 progress(f"reading {file}")
             documents[name] = read_json(file, limits.quantization)
@@ -133,7 +133,7 @@ def from_config(
     Raises:
         SglangError: a value of a type that makes no sense.
     """
-    where = os.path.join(path, CONFIG) if path else CONFIG  # noqa: PTH118
+    where = str(pathlib.Path(path) / CONFIG) if path else CONFIG
     if not isinstance(config, t.Mapping):
         raise wrong_type(where, "(top level)", config, "an object")
     checkpoint = Checkpoint(path, dict(config), text_config(config, where), dict(documents or {}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import os
+import pathlib
 import re
 import typing as t
 
@@ -44,7 +44,20 @@ KV_SCALE = re.compile(
     re.VERBOSE,
 )
 # Every alternative above ends in one of these; testing the end first spares the pattern 370,000 times.
-_ENDS = ("scale", "_bias", ".qscale_act", "scaling_factor")
+_ENDS = (
+    ".k_scale",
+    ".v_scale",
+    ".q_scale",
+    ".kv_scale",
+    ".k_bias",
+    ".v_bias",
+    "output_scale",
+    "k_cache.scale",
+    "v_cache.scale",
+    ".q.scale",
+    ".qscale_act",
+    ".kv_cache_scaling_factor",
+)
 # Scales of queries and of the softmax go with attention in FP8, not with what the cache stores.
 _NOT_OF_THE_CACHE = ("q_scale", "q_proj.output_scale", "prob_output_scale", ".q.scale", "_bias")
 
@@ -96,8 +109,8 @@ class Shards:
         Raises:
             SglangError: the index is unreadable, has no map, or names a file outside the folder.
         """
-        index = os.path.join(folder, INDEX)  # noqa: PTH118
-        if os.path.exists(index):  # noqa: PTH110
+        index = str(pathlib.Path(folder) / INDEX)
+        if pathlib.Path(index).exists():
             weight_map = Section(read_json(index, limits.index), index).section("weight_map")
             if weight_map is None:
                 raise SglangError(
@@ -115,15 +128,15 @@ class Shards:
             for file in files:
                 _inside(file, index, by_tensor)
             return cls(folder, limits, files, by_tensor)
-        present = [name for name in SINGLE if os.path.exists(os.path.join(folder, name))]  # noqa: PTH110,PTH118
+        present = [name for name in SINGLE if (pathlib.Path(folder) / name).exists()]
         if not present:
-            present = sorted(name for name in os.listdir(folder) if name.endswith(".safetensors"))  # noqa: PTH208
+            present = sorted(path.name for path in pathlib.Path(folder).glob("*.safetensors"))
         return cls(folder, limits, present[:1] if present[:1] == [SINGLE[0]] else present, None)
 
     def header(self, name: str) -> Header:
         """A file's header, read once."""
         if name not in self._headers:
-            self._headers[name] = read_header(os.path.join(self.folder, name), self.limits.header)  # noqa: PTH118
+            self._headers[name] = read_header(str(pathlib.Path(self.folder) / name), self.limits.header)
         return self._headers[name]
 
     def verify(self) -> Files:
@@ -134,7 +147,7 @@ class Shards:
         """
         missing, truncated = [], []
         for name in self.names:
-            if not os.path.exists(os.path.join(self.folder, name)):  # noqa: PTH110,PTH118
+            if not (pathlib.Path(self.folder) / name).exists():
                 missing.append(name)
                 continue
             try:
@@ -171,7 +184,7 @@ class Shards:
         for name in stored:
             by_file[by_tensor[name]].append(name)
         for file, tensors in by_file.items():
-            if file in self._cut or not os.path.exists(os.path.join(self.folder, file)):  # noqa: PTH110,PTH118
+            if file in self._cut or not (pathlib.Path(self.folder) / file).exists():
                 unread += len(tensors)
                 continue
             header = self.header(file)

@@ -60,7 +60,7 @@ def info(
         "architectures": checkpoint.architectures,
         "model_type": checkpoint.model_type,
         "model_dtype": checkpoint.model_dtype,
-        "path": checkpoint.path,
+        "folder": checkpoint.path,
         "config": essential(checkpoint.config),
         "engine_version": str(version),
         "engine_auto_kv_cache_dtype": auto,
@@ -184,7 +184,7 @@ def _explain(checkpoint: Checkpoint, result: dict[str, t.Any], why: str) -> str:
             {
                 "absent": "There are no scale tensors for the KV cache: a quantized cache would use 1.0.",
                 "unit": f"All {scales['found']} KV scales are 1.0: nothing was calibrated.",
-                "calibrated": f"{scales['found']} KV scales of about {scales['expected']} are there, with calibrated values.",
+                "calibrated": f"{scales['found']} KV scales ({scales['expected']} expected) are there and calibrated.",
                 "unknown": "Whether the checkpoint has KV scales could not be read.",
             }[scales["state"]]
         )
@@ -195,6 +195,7 @@ def _explain(checkpoint: Checkpoint, result: dict[str, t.Any], why: str) -> str:
         text.append(f"Start this version with --quantization {result['quantization_argument']}.")
     if checkpoint.files is not None and not checkpoint.files.complete:
         text.append(
-            f"The files are not complete: {len(checkpoint.files.missing)} missing, {len(checkpoint.files.truncated)} cut short."
+            f"The files are not complete: {len(checkpoint.files.missing)} missing, "
+            f"{len(checkpoint.files.truncated)} cut short."
         )
     return " ".join(part.strip() for part in text)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import os
+import pathlib
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils._json_files import Section, wrong_type
@@ -99,7 +99,7 @@ def declarations(
 
 
 def _place(folder: str, name: str) -> str:
-    return os.path.join(folder, name) if folder else name  # noqa: PTH118
+    return str(pathlib.Path(folder) / name) if folder else name
 
 
 def _declaration(file: str, root: Section, section: Section) -> Declaration:

@@ -96,13 +96,14 @@ def _fall_through(reading: Reading, file: Declaration | None, version: EngineVer
     reading.refused = None
     if file is None:
         reading.refused = (
-            "ValueError: Cannot find the config file for modelopt_mixed (config.json lacks the layer map or both KV keys, "
-            "and there is no hf_quant_config.json to complete it)"
+            "ValueError: Cannot find the config file for modelopt_mixed (config.json lacks the layer map "
+            "or both KV keys, and there is no hf_quant_config.json to complete it)"
         )
         return
     reading.kv_declaration = file
     reading.notes.append(
-        "config.json is incomplete for modelopt_mixed (no layer map or no KV key), so hf_quant_config.json is read instead"
+        "config.json is incomplete for modelopt_mixed (no layer map or no KV key), "
+        "so hf_quant_config.json is read instead"
     )
     _kv_of_section(reading, file, version)
 
@@ -129,7 +130,8 @@ def _separate(reading: Reading, checkpoint: Checkpoint, file: Declaration, versi
         reading.kv = None
         if file.kv != "none":
             reading.notes.append(
-                "for MXFP8 weights the engine does not read the KV algorithm of hf_quant_config.json, so auto ignores it"
+                "for MXFP8 weights the engine does not read the KV algorithm of hf_quant_config.json, "
+                "so auto ignores it"
             )
         return
     _kv_of_section(reading, file, version)
@@ -167,8 +169,8 @@ def _unrecognised(reading: Reading, declaration: Declaration, version: EngineVer
     reading.method = None
     algo = _algo(declaration) or "null"
     reading.notes.append(
-        f"{version} does not recognise quant_algo {algo} of {declaration.file}: the model loads as if it were not quantized "
-        "and runs so or fails at the weights"
+        f"{version} does not recognise quant_algo {algo} of {declaration.file}: "
+        "the model loads as if it were not quantized, and runs so or fails at the weights"
     )
 
 
@@ -199,7 +201,8 @@ def _lost(reading: Reading, declaration: Declaration) -> bool:
     if not (declaration.nested and declaration.file == "config.json"):
         return False
     reading.notes.append(
-        "the section in config.json is nested once more: its weights are recognised, but what it says of the KV cache is not"
+        "the section in config.json is nested once more: its weights are recognised, "
+        "but what it says of the KV cache is not"
     )
     return True
 
@@ -225,7 +228,8 @@ def _kv_fp8(reading: Reading, declaration: Declaration, version: EngineVersion) 
             reading.refused = "AttributeError: 'str' object has no attribute 'get' (kv_cache_scheme is a string)"
             return None
         reading.notes.append(
-            f"the class for FP8 weights ignores a kv_cache_scheme that is a string ({scheme}), so auto stays unquantized"
+            f"the class for FP8 weights ignores a kv_cache_scheme that is a string ({scheme}), "
+            "so auto stays unquantized"
         )
     return declaration.section.text("kv_cache_quant_algo") if kv.has("flat_kv_algo", version) else None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
+import pathlib
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
@@ -41,13 +41,13 @@ def read_bytes(path: str, limit: int) -> bytes:
     """A file's bytes, if there are at most ``limit``."""
     try:
         # One byte more than allowed is asked for, so that a file that grows meanwhile cannot pass.
-        with open(path, "rb") as handle:  # noqa: PTH123 (a path object costs more than the read)
+        with pathlib.Path(path).open("rb") as handle:
             data = handle.read(limit + 1)
     except OSError as exc:
         raise SglangError(f"cannot be read: {exc.strerror or exc}", where=path, kind="unreadable") from exc
     if len(data) > limit:
         raise SglangError(
-            f"the file has {os.path.getsize(path)} bytes",  # noqa: PTH202
+            f"the file has {pathlib.Path(path).stat().st_size} bytes",
             where=path,
             expected=f"at most {limit} bytes",
             fix="check that this is the file it should be",

@@ -57,13 +57,13 @@ def run(params: t.Mapping[str, t.Any], command: _unit_log.Run, check_mode: bool 
         arguments,
         params["engine_version"],
         params["attention_backend"],
-        params["compute_capability"],
-        params["kv_cache_dtype"],
-        params["draft_kv_cache_dtype"],
+        compute_capability=params["compute_capability"],
+        ordered=params["kv_cache_dtype"],
+        draft_dtype=params["draft_kv_cache_dtype"],
     )
     verdict, source = static, "static"
     if any(params[name] for name in ("url", "unit", "log_file")):
-        live, asked = _live(params, checkpoint, arguments.given, command, check_mode, warnings)
+        live, asked = _live(params, checkpoint, arguments.given, command, check_mode=check_mode, warnings=warnings)
         verdict, source = _together(static, live, check_mode and not asked), "live"
         if check_mode and not asked:
             warnings.append("check mode: no running engine could be asked, so only the arguments were judged")
@@ -107,6 +107,7 @@ def _live(
     checkpoint: _checkpoint.Checkpoint,
     arguments: dict[str, t.Any],
     command: _unit_log.Run,
+    *,
     check_mode: bool,
     warnings: list[str],
 ) -> tuple[KvVerdict, bool]:
@@ -241,4 +242,5 @@ def _message(ordered: str, verdict: KvVerdict) -> str:
         "unproved": f"nothing proves that the KV cache is {ordered}",
     }[verdict.verdict]
     fix = f" Set {verdict.recommendation}." if verdict.recommendation else ""
-    return f"{head} ({says}).{fix} To go on nonetheless, grant the exception {EXCEPTIONS[verdict.verdict][-1 if verdict.verdict != 'violated' else 0]} with a reason."
+    exception = EXCEPTION if verdict.verdict == "violated" else EXCEPTIONS[verdict.verdict][1]
+    return f"{head} ({says}).{fix} To go on nonetheless, grant the exception {exception} with a reason."

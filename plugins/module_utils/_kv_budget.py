@@ -64,6 +64,7 @@ def budget(
     config: t.Mapping[str, t.Any] | Checkpoint,
     kv_cache_dtype: str = "bfloat16",
     tp_size: int = 1,
+    *,
     pp_size: int = 1,
     dp_size: int = 1,
     dp_attention: bool = False,
@@ -107,7 +108,15 @@ def budget(
     version = _kv_dtype.version_of(engine_version)
     notes: list[str] = []
     doubts: list[str] = []
-    dtype = _resolve(kv_cache_dtype, checkpoint, version, attention_backend, compute_capability, notes, doubts)
+    dtype = _resolve(
+        kv_cache_dtype,
+        checkpoint,
+        version,
+        backend=attention_backend,
+        capability=compute_capability,
+        notes=notes,
+        doubts=doubts,
+    )
     states, speculative = states or StateSettings(), speculative or Speculative()
     parallel = Parallel(tp_size, pp_size, dp_size, dp_attention)
 
@@ -123,7 +132,6 @@ def budget(
             dsa_layout=dsa_layout,
             ssm_dtype=states.ssm_dtype,
             compress_state_dtype=compress_state_dtype,
-            page_size=page_size,
         )
 
     made = make(dtype)
@@ -136,10 +144,10 @@ def budget(
         memory or Memory(),
         states,
         speculative,
-        version,
-        page_size,
-        max_running_requests,
-        dp_size if dp_attention else 1,
+        version=version,
+        page_size=page_size,
+        max_running=max_running_requests,
+        dp=dp_size if dp_attention else 1,
     )
     tokens, slots = fit.solve(max_total_tokens)
     notes += fit.notes
@@ -175,6 +183,7 @@ class _Fit:
         memory: Memory,
         states: StateSettings,
         speculative: Speculative,
+        *,
         version: EngineVersion,
         page_size: int,
         max_running: int | None,
@@ -282,12 +291,16 @@ def _resolve(
     asked: str,
     checkpoint: Checkpoint,
     version: EngineVersion,
+    *,
     backend: str | None,
     capability: str | float | None,
     notes: list[str],
     doubts: list[str],
 ) -> str:
     word = asked.strip().lower()
+    if word in (_kv_dtype.UNKNOWN, _kv_dtype.REFUSED, _kv_dtype.UNRECOGNISED):
+        doubts.append(f"the dtype of the KV cache is {word}; computed for bfloat16")
+        return "bfloat16"
     if word != "auto":
         return kv.VALUE_DTYPE.get(word, word)
     dtype, why = _kv_dtype.engine_auto(checkpoint, str(version), backend, capability)
@@ -344,7 +357,16 @@ def _limits(made: Cell, requests: list[dict[str, t.Any]]) -> list[str]:
 
 def _other(made: Cell, fit: _Fit, max_total_tokens: int | None, contexts: t.Sequence[int]) -> dict[str, t.Any]:
     """What FP8 would give instead, in the same memory."""
-    twin = _Fit(made, fit.memory, fit.states, fit.speculative, fit.version, fit.page_size, fit.max_running, fit.dp)
+    twin = _Fit(
+        made,
+        fit.memory,
+        fit.states,
+        fit.speculative,
+        version=fit.version,
+        page_size=fit.page_size,
+        max_running=fit.max_running,
+        dp=fit.dp,
+    )
     tokens, slots = twin.solve(max_total_tokens)
     return {
         "bytes_per_token": _plain(made.bytes),

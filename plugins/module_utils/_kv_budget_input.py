@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import os
+import pathlib
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _checkpoint, _checkpoint_info, _kv_budget
@@ -99,7 +99,7 @@ def run(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def _model(given: t.Mapping[str, t.Any]) -> _checkpoint.Checkpoint:
     path, config = given.get("path"), given.get("config")
     if path:
-        folder = os.path.dirname(path) if os.path.basename(path) == "config.json" else path  # noqa: PTH119,PTH120
+        folder = str(pathlib.Path(path).parent) if pathlib.Path(path).name == "config.json" else path
         return _checkpoint.read(folder or ".", scales=False)
     if not isinstance(config, t.Mapping):
         raise SglangError(

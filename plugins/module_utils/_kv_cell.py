@@ -67,12 +67,12 @@ def cell(
     dtype: str,
     version: EngineVersion,
     parallel: Parallel,
+    *,
     draft_layers: int = 0,
     swa_ratio: float | None = None,
     dsa_layout: str = "scaled",
     ssm_dtype: str | None = None,
     compress_state_dtype: str = "float32",
-    page_size: int = 1,
 ) -> Cell:
     """Compute the cell.
 
@@ -87,7 +87,6 @@ def cell(
         dsa_layout: ``scaled`` (656 bytes a layer in FP8) or ``raw`` (576; the trtllm and tilelang backends).
         ssm_dtype: --mamba-ssm-dtype.
         compress_state_dtype: SGLANG_DSV4_COMPRESS_STATE_DTYPE.
-        page_size: --page-size.
 
     Raises:
         SglangError: a dtype that is not known, or a configuration without what every model has.
@@ -107,15 +106,14 @@ def cell(
     stages = _stages(shape.total, parallel.pp)
     best: Cell | None = None
     for stage in stages:
-        made = _stage(shape, stage, size, dtype, parallel, swa_ratio, dsa_layout)
+        made = _stage(shape, stage, size, dtype, parallel, swa_ratio=swa_ratio, dsa_layout=dsa_layout)
         if best is None or made.bytes > best.bytes:
             best = made
     assert best is not None
     _draft(best, draft_layers, version)
-    _state(best, text, version, parallel, stages, ssm_dtype)
+    _state(best, text, parallel, stages, ssm_dtype)
     if parallel.pp > 1:
         best.notes.append(f"pipeline of {parallel.pp}: the figures are those of the stage that needs most")
-    _ = page_size
     return best
 
 
@@ -136,6 +134,7 @@ def _stage(
     size: float,
     dtype: str,
     parallel: Parallel,
+    *,
     swa_ratio: float | None,
     dsa_layout: str,
 ) -> Cell:
@@ -164,12 +163,14 @@ def _stage(
             total += share * each
             factor = f"{share:g} x " if share != 1.0 else ""
             parts.append(
-                f"{factor}{layers} layers x {group.heads_per_gpu(tp)} KV heads x ({group.k_dim} + {group.v_dim}) x {size:g} B"
+                f"{factor}{layers} layers x {group.heads_per_gpu(tp)} KV heads"
+                f" x ({group.k_dim} + {group.v_dim}) x {size:g} B"
             )
             pools.append({"name": group.name, "bytes_per_token": each, "share": share})
     if shape.swa:
         notes.append(
-            f"{len(shape.swa[0].layers)} layers keep a window of {shape.window} tokens in a pool of {ratio:g} times the tokens"
+            f"{len(shape.swa[0].layers)} layers keep a window of {shape.window} tokens, "
+            f"in a pool of {ratio:g} times the tokens"
         )
     if shape.latent is None and shape.index_layers:
         index = _within(shape.index_layers, stage) * shape.index_bytes
@@ -181,8 +182,8 @@ def _stage(
     if replicated:
         few = min(group.kv_heads for group in heads)
         notes.append(
-            f"KV heads are replicated: {few} of them on {tp} GPUs leave one on each, as with TP {few}; more GPUs do not make "
-            "a token cheaper"
+            f"KV heads are replicated: {few} of them on {tp} GPUs leave one on each, as with TP {few}; "
+            "more GPUs do not make a token cheaper"
         )
     return Cell(total, pools, " + ".join(parts) or "0", shape, notes, doubts, kv_heads_replicated=replicated)
 
@@ -229,12 +230,10 @@ def _sum_index(shape: Geometry) -> int:
 def _state(
     best: Cell,
     text: t.Mapping[str, t.Any],
-    version: EngineVersion,
     parallel: Parallel,
     stages: list[range],
     ssm_dtype: str | None,
 ) -> None:
-    _ = version
     if not best.geometry.states:
         return
     best.state = state_per_layer(text, parallel.attention_tp, ssm_dtype)
@@ -275,7 +274,7 @@ def _deepseek_v4(config: Section, dtype: str, swa_ratio: float | None, compress_
     ]
     if not dtype.startswith("fp8"):
         doubts.append(f"DeepSeek-V4 with {dtype}: the figure is that of its FP8 layout")
-    made = Cell(
+    return Cell(
         compressed + ratio * swa,
         [
             {"name": "compressed", "bytes_per_token": compressed, "share": 1.0},
@@ -287,4 +286,3 @@ def _deepseek_v4(config: Section, dtype: str, swa_ratio: float | None, compress_
         notes,
         doubts,
     )
-    return made

@@ -305,6 +305,7 @@ def assert_static(
     args: t.Any = None,
     engine_version: str | None = None,
     attention_backend: str | None = None,
+    *,
     compute_capability: str | float | None = None,
     ordered: str = "bfloat16",
     draft_dtype: str | None = None,

@@ -87,7 +87,7 @@ def geometry(text: t.Mapping[str, t.Any], architectures: t.Sequence[str], versio
         shape.latent = Latent(attention, rank, rope or 0)
         _sparse_index(config, shape, attention, version)
     else:
-        _by_heads(config, architectures, shape, kinds, attention, version)
+        _by_heads(config, architectures, shape, kinds, attention=attention, version=version)
         _minimax_index(config, shape)
     if shape.states:
         shape.kind = f"{state_kind(config)}+{shape.kind}"
@@ -239,6 +239,7 @@ def _by_heads(
     architectures: t.Sequence[str],
     shape: Geometry,
     kinds: list[str],
+    *,
     attention: tuple[int, ...],
     version: EngineVersion,
 ) -> None:

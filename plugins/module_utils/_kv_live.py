@@ -28,7 +28,7 @@ _DEAD = ("failed", "inactive")
 _AUTO_MAY_BE = ("bfloat16", "fp8_e4m3", "float16")
 
 
-def prove(
+def prove(  # noqa: PLR0917 (what two callers pass by position)
     ordered: str,
     checkpoint: Checkpoint | t.Mapping[str, t.Any],
     unit_log: UnitLog | None,
@@ -65,17 +65,17 @@ def prove(
 
     def judge(dtype: str) -> KvVerdict:
         return _Case(
-            dtype,
-            model,
-            unit_log,
-            server,
-            tp_size,
-            pp_size,
-            engine_version,
-            dict(receipt or {}),
-            _kv_dtype.canonical(draft_ordered) if draft_ordered else None,
-            dict(arguments or {}),
-            silence,
+            ordered=dtype,
+            checkpoint=model,
+            log=unit_log,
+            server=server,
+            tp_size=tp_size,
+            pp_size=pp_size,
+            engine_version=engine_version,
+            receipt=dict(receipt or {}),
+            draft_ordered=_kv_dtype.canonical(draft_ordered) if draft_ordered else None,
+            arguments=dict(arguments or {}),
+            silence=silence,
         ).judge()
 
     wanted = _kv_dtype.canonical(ordered)
@@ -95,6 +95,7 @@ class _Case:
 
     def __init__(
         self,
+        *,
         ordered: str,
         checkpoint: Checkpoint,
         log: UnitLog | None,
@@ -248,15 +249,15 @@ class _Case:
         weight = "proves" if counts == "proves" else "nothing"
         named: dict[str, str] = {}
         for rank, dtype, line in found.dtypes:
-            self._named(rank, dtype, line, named, weight, draft=False)
+            self._named(rank, dtype, line, named, weight=weight, draft=False)
         for pool in found.pools:
             if pool.dtype is not None:
-                self._named(pool.rank, pool.dtype, pool.line, named, weight, self._is_draft(pool, scale))
+                self._named(pool.rank, pool.dtype, pool.line, named, weight=weight, draft=self._is_draft(pool, scale))
         if self.other is not None or counts != "proves":
             return False
         return self._every_rank(scale, named)
 
-    def _named(self, rank: str, dtype: str, line: str, named: dict[str, str], weight: str, draft: bool) -> None:
+    def _named(self, rank: str, dtype: str, line: str, named: dict[str, str], *, weight: str, draft: bool) -> None:
         wanted = self.draft_ordered if draft else self.ordered
         if dtype != wanted and not (dtype == "fp4" and wanted in ("nvfp4", "fp4_e2m1", "fp4_mx_block16")):
             self.other = self.other or dtype
@@ -392,7 +393,7 @@ class _Case:
     def _refute(self, server: ServerFacts | None) -> None:
         for dtype in server.state_dtypes if server else []:
             named = _kv_dtype.canonical(dtype)
-            if named != "auto" and named != self.ordered:
+            if named not in ("auto", self.ordered):
                 self.other = self.other or named
                 self._say("/server_info internal_states", f"kv_cache_dtype is {dtype}", "refutes")
             else:

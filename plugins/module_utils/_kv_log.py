@@ -96,7 +96,7 @@ def facts(lines: t.Iterable[str]) -> LogFacts:
         for name, pattern in patterns.items():
             match = pattern.match(line)
             if match is not None:
-                _take(found, name, match, line, bounds, after)
+                _take(found, name, match, line, bounds=bounds, after=after)
                 break
     # Where the pool is sized after capture, the first line only reserves addresses.
     resized = {(pool.rank, pool.draft) for pool in after}
@@ -105,7 +105,9 @@ def facts(lines: t.Iterable[str]) -> LogFacts:
     return found
 
 
-def _take(found: LogFacts, name: str, match: re.Match[str], line: str, bounds: list[Pool], after: list[Pool]) -> None:
+def _take(
+    found: LogFacts, name: str, match: re.Match[str], line: str, *, bounds: list[Pool], after: list[Pool]
+) -> None:
     rank = (match["rank"] or "").strip()
     if name == "dtype":
         found.dtypes.append((rank, _dtype(match["dtype"]), line))

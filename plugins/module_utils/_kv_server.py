@@ -15,7 +15,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._errors import Sg
 try:
     import jmespath
 
-    JMESPATH_IMPORT_ERROR: t.Optional[str] = None
+    JMESPATH_IMPORT_ERROR: str | None = None
 except ImportError as exc:  # a bare host in check mode; gpu_host installs it
     JMESPATH_IMPORT_ERROR = str(exc)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 import re
 import struct
 import typing as t
@@ -20,7 +21,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._json_files impor
 
 # A quote inside a JSON string is escaped, so this text occurs only as a key. Counting offsets with a pattern instead of
 # a parser makes the check of 120 headers (48 MB of JSON) three times as fast.
-_OFFSETS = re.compile(rb'"data_offsets"\s*:\s*\[\s*(\d{1,19})\s*,\s*(\d{1,19})\s*\]')
+_ENDS = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d{1,19}\s*,\s*(\d{1,19})\s*\]')
 _DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
 
 
@@ -39,7 +40,7 @@ class Header:
 
     def expected_size(self) -> int:
         """The length that the file must have: header plus the end of its last tensor."""
-        return self.start + max((int(end) for _, end in _OFFSETS.findall(self.data)), default=0)
+        return self.start + max(map(int, _ENDS.findall(self.data)), default=0)
 
     def names(self) -> list[str]:
         """Names of the tensors."""
@@ -58,7 +59,7 @@ def read_header(path: str, limit: int) -> Header:
         SglangError: not readable, or the header's length is beyond ``limit``, or it is no JSON object.
     """
     try:
-        with open(path, "rb") as handle:  # noqa: PTH123
+        with pathlib.Path(path).open("rb") as handle:
             size = os.fstat(handle.fileno()).st_size
             start = handle.read(8)
             if len(start) < 8:
@@ -85,8 +86,8 @@ def read_header(path: str, limit: int) -> Header:
             data = handle.read(length)
     except OSError as exc:
         raise SglangError(f"cannot be read: {exc.strerror or exc}", where=path, kind="unreadable") from exc
-    # Parsing 120 headers costs more than all the rest, so an object whose braces match is taken for whole; a length that
-    # is wrong cuts the text elsewhere.
+    # Parsing 120 headers costs more than all the rest, so an object whose braces match is taken for whole; a length
+    # that is wrong cuts the text elsewhere.
     text = data.rstrip(b" \n\t\r\0")
     if not (text.startswith(b"{") and text.endswith(b"}") and text.count(b"{") == text.count(b"}")):
         try:
@@ -119,7 +120,7 @@ def read_scalar(header: Header, name: str) -> float | None:
     begin, end = offsets
     if not (0 <= begin < end and (end - begin) % width == 0 and (end - begin) // width <= 4096):
         return None
-    with open(header.path, "rb") as handle:  # noqa: PTH123
+    with pathlib.Path(header.path).open("rb") as handle:
         handle.seek(header.start + begin)
         data = handle.read(end - begin)
     if len(data) != end - begin:

@@ -122,15 +122,15 @@ def read_file(path: str, pid: int | None = None) -> UnitLog:
     """Read the newest start in a log file and tie it to the process ``pid``.
 
     The lines belong to the process when they name it ("Started server process [PID]", also as the number that the
-    process has inside its own PID namespace), or when its stdout or stderr is that very file; they do not when they name
-    another one. A process that is gone cannot be the one that answers, and a file that was last written before the
+    process has inside its own PID namespace), or when its stdout or stderr is that very file; they do not when they
+    name another one. A process that is gone cannot be the one that answers, and a file that was last written before the
     process was born cannot be its own, so then nothing ties the lines to it (``belongs`` is ``unknown``).
 
     Raises:
         SglangError: the file is not there, cannot be read or is larger than 256 MiB.
     """
     try:
-        stat = os.stat(path)
+        stat = pathlib.Path(path).stat()
         if stat.st_size > MAX_FILE_BYTES:
             raise SglangError(
                 f"the log has {stat.st_size} bytes",
@@ -320,7 +320,7 @@ def _namespace_pids(pid: int) -> list[int]:
 def _is_output_of(pid: int, stat: os.stat_result) -> bool:
     for fd in (1, 2):
         try:
-            out = os.stat(f"/proc/{pid}/fd/{fd}")
+            out = pathlib.Path(f"/proc/{pid}/fd/{fd}").stat()
         except OSError:
             continue
         if (out.st_dev, out.st_ino) == (stat.st_dev, stat.st_ino):

@@ -142,7 +142,7 @@ model_dtype:
   returned: success
   type: str
   sample: bfloat16
-path:
+folder:
   description: The folder that was read.
   returned: success
   type: str

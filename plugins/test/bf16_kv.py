@@ -28,7 +28,9 @@ def bf16_kv(
         if isinstance(value, t.Mapping) and "engine_auto_kv_cache_dtype" in value:
             return value.get("engine_auto_kv_cache_dtype") == "bfloat16"
         model = _model(checkpoint, engine_version)
-        return _kv_dtype.assert_static(model, value, engine_version, attention_backend, compute_capability).ok
+        return _kv_dtype.assert_static(
+            model, value, engine_version, attention_backend, compute_capability=compute_capability
+        ).ok
     except SglangError as exc:
         raise AnsibleFilterError(f"bf16_kv: {exc}") from exc
 

@@ -104,7 +104,7 @@ FEATURES: dict[str, Row] = {
     ),
     "config_method_modelopt": Row(
         ">=0.5.10",
-        "quant_method modelopt is resolved by quant_algo; before, it means modelopt_fp8 unless --quantization says more",
+        "quant_method modelopt is resolved by quant_algo; before, it means modelopt_fp8 unless --quantization is given",
         f"{_MODEL_CONFIG}._parse_quant_hf_config",
     ),
     "file_by_algo": Row(
@@ -399,6 +399,8 @@ ELEMENT_BYTES = {
 
 # Log lines, by name; the first group of names that a version writes. `rank` is taken from the prefix of the line.
 _SIZES = r"(?:K size: (?P<k>[\d.]+) ?GB, V size: (?P<v>[\d.]+) ?GB|KV size: (?P<kv>[\d.]+) ?GB)"
+_LABEL = r"(?P<label>\w[\w ]*? )?"
+_DTYPE = r"dtype: (?:torch\.)?(?P<dtype>\w+)"
 LOG_LINES: dict[str, Row] = {
     "dtype": Row(
         ">=0.5.3,<0.5.13",
@@ -412,12 +414,12 @@ LOG_LINES: dict[str, Row] = {
     ),
     "pool_dtype": Row(
         ">=0.5.13",
-        rf"(?P<label>\w[\w ]*? )?KV Cache is allocated\. dtype: (?:torch\.)?(?P<dtype>\w+), #tokens: (?P<tokens>\d+), {_SIZES}",
+        rf"{_LABEL}KV Cache is allocated\. {_DTYPE}, #tokens: (?P<tokens>\d+), {_SIZES}",
         "mem_cache/memory_pool.py (every rank)",
     ),
     "bound": Row(
         ">=0.5.18",
-        rf"(?P<label>\w[\w ]*? )?KV Cache VA upper bound\. dtype: (?:torch\.)?(?P<dtype>\w+), #tokens: (?P<tokens>\d+), {_SIZES}",
+        rf"{_LABEL}KV Cache VA upper bound\. {_DTYPE}, #tokens: (?P<tokens>\d+), {_SIZES}",
         "mem_cache/memory_pool.py: addresses, not memory; the number that counts comes after capture",
     ),
     "post_capture": Row(

@@ -18,6 +18,7 @@ CELL = {("bfloat16", 1): 30720, ("bfloat16", 8): 15360, ("float8_e4m3fn", 1): 15
 def log(
     dtypes: t.Sequence[str],
     tokens: int = 1251491,
+    *,
     named: str = "first",
     modern: bool = False,
     seed: int = SEED,
@@ -27,7 +28,7 @@ def log(
     """A start with one pool per rank. ``named``: first (only rank 0 logs a dtype, as 0.5.12 does), all or none."""
     ranks = len(dtypes)
     lines = [
-        f"[2026-11-29 17:56:43] server_args=ServerArgs(model_path='/models/x', tp_size={ranks}, random_seed={seed}, x=1)",
+        f"[2026-11-29 17:56:43] server_args=ServerArgs(model_path='/models/x', tp_size={ranks}, random_seed={seed})",
         "[2026-11-29 17:57:10] Load weight begin. avail mem=139.13 GB",
     ]
     for rank, dtype in enumerate(dtypes):
@@ -65,6 +66,7 @@ def info(
     dtype: str | None = "bf16",
     gib: float | None = 35.81,
     tokens: int = 1251491,
+    *,
     seed: int = SEED,
     version: str = "0.5.12.post1",
     tp: int = 1,

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Configurations and figures that the tests of KV caches share, typed in from public facts.
 
-CELLS: model -> (configuration, cell TP 1 BF16, cell TP 8 BF16, cell TP 8 FP8, state TP 1, state TP 8); bytes of one token
-of max_total_num_tokens and of one request slot, per GPU, in SGLang.
+CELLS: model -> (configuration, cell TP 1 BF16, cell TP 8 BF16, cell TP 8 FP8, state TP 1, state TP 8); bytes of one
+token of max_total_num_tokens and of one request slot, per GPU, in SGLang.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, blackwell.sglang contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is declared and what an engine makes of it; what is refused, with file, line and key; tensors and their files."""
+"""What is declared and what an engine makes of it; what is refused, with file, line and key; tensors and their
+files.
+"""
 
 from __future__ import annotations
 
@@ -308,7 +310,9 @@ def test_no_folder_no_config_and_too_large(tmp_path: pathlib.Path) -> None:
 
 
 def shard(path: pathlib.Path, tensors: dict[str, tuple[str, bytes]], lie: int = 0, cut: int = 0) -> None:
-    """A safetensors file; ``lie`` is added to the length that its header claims, ``cut`` bytes are missing at the end."""
+    """A safetensors file; ``lie`` is added to the length that its header claims, ``cut`` bytes are missing at the
+    end.
+    """
     header, data = {}, b""
     for name, (dtype, values) in tensors.items():
         header[name] = {"dtype": dtype, "shape": [], "data_offsets": [len(data), len(data) + len(values)]}
@@ -330,7 +334,7 @@ def model(folder: pathlib.Path, k: bytes = struct.pack("<f", 1.0), dtype: str = 
     }
     shard(folder / "one.safetensors", tensors, **more)
     shard(folder / "two.safetensors", {"lm_head.weight": ("BF16", b"\0" * 64)})
-    index = {name: "one.safetensors" for name in tensors} | {"lm_head.weight": "two.safetensors"}
+    index = dict.fromkeys(tensors, "one.safetensors") | {"lm_head.weight": "two.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
     return path
 

@@ -89,7 +89,7 @@ def test_the_factor_of_two_is_one_head_per_gpu() -> None:
     assert not one["kv_heads_replicated"] and eight["kv_heads_replicated"]
     assert eight["tokens"] == 2 * one["tokens"] + 1 or eight["tokens"] == 2 * one["tokens"]
     # The log said 2,565,571, so its pool had 18.35 GiB.
-    assert 2565571 * 7680 / GIB == pytest.approx(18.35, abs=0.01)
+    assert pytest.approx(18.35, abs=0.01) == 2565571 * 7680 / GIB
 
 
 # --- numbers from public server logs --------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_published_pools_of_windows() -> None:
     pools = budget(kv_models.MIMO_V2_FLASH, tp_size=4)["pools"]
     window = next(pool for pool in pools if pool["name"] == "swa")
     assert window["bytes_per_token"] * (300288 + 64) / GIB == pytest.approx(13.97, rel=0.005)
-    assert 300288 == int(375360 * window["share"])
+    assert int(375360 * window["share"]) == 300288
     full = budget(kv_models.stored("google/gemma-4-26B-A4B"))["pools"][0]
     assert full["bytes_per_token"] * (67584 + 256) / GIB == pytest.approx(1.30, rel=0.005)
 
@@ -366,4 +366,4 @@ def test_nothing_fits_is_no_crash() -> None:
 def test_without_memory_only_costs_are_given() -> None:
     result = budget(kv_models.CAPTURED)
     assert result["tokens"] is None and result["requests"][0]["concurrent"] is None
-    assert _kv_budget.CONTEXTS == tuple(row["context"] for row in result["requests"])
+    assert tuple(row["context"] for row in result["requests"]) == _kv_budget.CONTEXTS

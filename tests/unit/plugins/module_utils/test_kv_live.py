@@ -214,7 +214,8 @@ def test_the_size_after_capture_counts() -> None:
         f"{mark} KV Cache VA upper bound. dtype: torch.bfloat16, #tokens: 9000000, K size: 128.75 GB, V size: 128.75 GB"
     )
     after = (
-        f"{mark} Post-capture KV sizing: KV cache allocated. dtype: torch.bfloat16, #tokens: 1251491, KV size: 35.81 GB, "
+        f"{mark} Post-capture KV sizing: KV cache allocated. dtype: torch.bfloat16, "
+        "#tokens: 1251491, KV size: 35.81 GB, "
         "avail mem=3.00 GB"
     )
     found = facts([bound, after])
@@ -229,7 +230,8 @@ def test_a_draft_pool_of_the_targets_shape() -> None:
     )
     assert prove(unit([*log([BF16]), draft]), info(speculative_algorithm="EAGLE")).ok
     quarter = half / 2
-    fp8 = f"[2026-11-29 17:57:11] KV Cache is allocated. #tokens: 1251491, K size: {quarter:.2f} GB, V size: {quarter:.2f} GB"
+    sizes = f"K size: {quarter:.2f} GB, V size: {quarter:.2f} GB"
+    fp8 = f"[2026-11-29 17:57:11] KV Cache is allocated. #tokens: 1251491, {sizes}"
     assert prove(unit([*log([BF16]), fp8]), info(speculative_algorithm="EAGLE")).verdict == "violated"
 
 
@@ -262,7 +264,7 @@ def captured(shared: pathlib.Path, name: str, pid: int, tp: int = 1) -> KvVerdic
         ("kv_fp8_e4m3_explicit_api_key", 2333, 1, "violated", "fp8_e4m3"),
     ],
 )
-def test_captures(shared: pathlib.Path, name: str, pid: int, tp: int, verdict: str, effective: str) -> None:
+def test_captures(shared: pathlib.Path, *, name: str, pid: int, tp: int, verdict: str, effective: str) -> None:
     result = captured(shared, name, pid, tp)
     assert (result.verdict, result.effective_dtype) == (verdict, effective)
 

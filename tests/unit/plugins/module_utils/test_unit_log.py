@@ -88,7 +88,10 @@ def test_files_that_cannot_be_read(tmp_path: pathlib.Path) -> None:
 # --- units --------------------------------------------------------------------------------------------------------
 
 INVOCATION = "0123456789abcdef0123456789abcdef"
-STATE = f"InvocationID={INVOCATION}\nLoadState=loaded\nActiveState=active\nSubState=running\nMainPID=0\nControlGroup=\nNRestarts=2\nInactiveExitTimestamp=@1764438000\n"
+STATE = (
+    f"InvocationID={INVOCATION}\nLoadState=loaded\nActiveState=active\nSubState=running\nMainPID=0\n"
+    "ControlGroup=\nNRestarts=2\nInactiveExitTimestamp=@1764438000\n"
+)
 STARTED = {"MESSAGE": "Started sglang", "MESSAGE_ID": "39f53479d3a045ac8e11786248231fbf", "_PID": "1"}
 
 
