@@ -309,15 +309,7 @@ def switch(places: Places, release_id: str) -> bool:
     Raises:
         SglangError: the release is absent or not verified.
     """
-    state = release_state(places, release_id)
-    if state["state"] != "verified":
-        raise SglangError(
-            f"release {release_id} is {state['state']}, so no instance may use it",
-            where=str(places.link),
-            expected="a release whose release.json says state verified",
-            fix="run site.yml, which verifies the release before the service uses it",
-            kind="not_verified",
-        )
+    require_verified(places, release_id)
     if linked_release(places) == release_id:
         return False
     folder = places.link.parent
@@ -330,12 +322,26 @@ def switch(places: Places, release_id: str) -> bool:
     return True
 
 
+def require_verified(places: Places, release_id: str) -> None:
+    """Raise SglangError unless a release is there and verified."""
+    state = release_state(places, release_id)
+    if state["state"] != "verified":
+        raise SglangError(
+            f"release {release_id} is {state['state']}, so no instance may use it",
+            where=str(places.link),
+            expected="a release whose release.json says state verified",
+            fix="run site.yml, which verifies the release before the service uses it",
+            kind="not_verified",
+        )
+
+
 def restore(places: Places, entry: dict[str, t.Any]) -> list[str]:
     """Put a good entry back: unit file, environment and link; what was changed.
 
     Raises:
         SglangError: its release is gone or not verified any more.
     """
+    require_verified(places, entry["release"])  # before the files, or they would not fit the link that stays
     changed = []
     files = ((places.unit_file, entry["unit_text"], 0o644), (places.env_file, entry["env_text"], 0o600))
     for path, text, mode in files:

@@ -76,11 +76,11 @@ def fresh(stamp: str) -> bool:
     return (datetime.datetime.now(datetime.timezone.utc) - begun).total_seconds() < DEPLOYMENT_S
 
 
-def recover(root: str, state_root: str) -> int:
+def recover(roots: dict[str, str]) -> int:
     """Put back what a power cut left between switch and gate."""
     status = 0
-    for mark in sorted(pathlib.Path(state_root).glob("*/pending.json")):
-        places = _service.Places(mark.parent.name, root=root, state_root=state_root)
+    for mark in sorted(pathlib.Path(roots["state_root"]).glob("*/pending.json")):
+        places = _service.Places(mark.parent.name, **roots)
         pending = _service.read_json(places.pending) or {}
         if pending.get("boot_id") == _service.boot_id():
             continue  # a deployment of this boot is at work
@@ -106,14 +106,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Prove SGLang instances, and recover them after a power cut.")
     parser.add_argument("--root", default="/opt/sglang", help="folder of releases and instances")
     parser.add_argument("--state-root", default=_service.STATE_ROOT, help="folder of proofs")
+    parser.add_argument("--config-root", default=_service.CONFIG_ROOT, help="folder of environments and keys")
+    parser.add_argument("--unit-root", default=_service.UNIT_ROOT, help="folder of units")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("verify", help="prove one instance").add_argument("name")
     commands.add_parser("recover", help="put the last good releases back after a power cut")
     options = parser.parse_args()
+    roots = {name: getattr(options, name) for name in ("root", "state_root", "config_root", "unit_root")}
     try:
         if options.command == "recover":
-            return recover(options.root, options.state_root)
-        return verify(_service.Places(options.name, root=options.root, state_root=options.state_root))
+            return recover(roots)
+        return verify(_service.Places(options.name, **roots))
     except SglangError as exc:
         print(str(exc), file=sys.stderr)
         return CANNOT_ASK
