@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.blackwell.sglang.plugins.module_utils import _job
+from ansible_collections.blackwell.sglang.plugins.module_utils import _job, _stack_uv
 
 display = Display()
 # How long to try to come back after the connection was lost; the job goes on meanwhile.
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
         host = (task_vars or {}).get("inventory_hostname", "")
         label = f"{host} | {arguments['name']}"
         if self._task.check_mode:
-            display.display(f"  {label} | would run: {' '.join(arguments['argv'])}")
+            display.display(f"  {label} | would run: {_stack_uv.hide_credentials(' '.join(arguments['argv']))}")
             result.update(changed=True, rc=0, skipped=True, msg="not run in check mode", log=arguments["log"])
             return result
         environment = {key: str(value) for key, value in arguments["environment"].items()}
@@ -95,7 +95,7 @@ class ActionModule(ActionBase):
             status = status.strip()
             if status != "running":
                 return status, tail
-            line = _job.interesting(tail)
+            line = _stack_uv.hide_credentials(_job.interesting(tail))
             if line and line != shown:
                 display.display(f"  {label} | {_job.elapsed(time.monotonic() - began)} | {line}")
                 shown = line

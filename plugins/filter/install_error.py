@@ -9,6 +9,9 @@ DOCUMENTATION = r"""
 name: install_error
 short_description: Turn the result of a failed installation into one message that names index, variable and fix
 version_added: "1.0.0"
+description:
+  - Reads what uv or pip printed and says which index or package was the cause, which variable names it, and what to do.
+  - User names and passwords of URLs are left out.
 author:
   - blackwell.sglang contributors (@blackwell-sglang)
 positional: stack, name

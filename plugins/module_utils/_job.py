@@ -59,8 +59,10 @@ def start_command(name: str, log: str, text: str, wanted: str) -> str:
     ``other`` means that a job of this name runs which was asked for something else.
     """
     job, unit = _folder(name), shlex.quote(f"{UNIT_PREFIX}{name}")
+    # The script may hold the URL of an index with a password in it.
     return f"""set -e
 mkdir -p {job}
+chmod 700 {job}
 {_alive(unit, job)}
 # A job that has written its status is only moments from its end.
 i=0
