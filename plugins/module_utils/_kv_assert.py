@@ -20,7 +20,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import (
 )
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._http import Client
-from ansible_collections.blackwell.sglang.plugins.module_utils._kv_args import parse
+from ansible_collections.blackwell.sglang.plugins.module_utils._kv_args import Arguments, parse
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_verdict import Evidence, KvVerdict
 
 # Exceptions that lift a verdict; the first lifts each of them.
@@ -52,17 +52,10 @@ def run(params: t.Mapping[str, t.Any], command: _unit_log.Run, check_mode: bool 
     warnings: list[str] = []
     checkpoint = _model(params)
     arguments = parse(params["args"])
-    static = _kv_dtype.assert_static(
-        checkpoint,
-        arguments,
-        params["engine_version"],
-        params["attention_backend"],
-        compute_capability=params["compute_capability"],
-        ordered=params["kv_cache_dtype"],
-        draft_dtype=params["draft_kv_cache_dtype"],
-    )
+    live_asked = any(params[name] for name in ("url", "unit", "log_file"))
+    static = _static(params, checkpoint, arguments, live_asked)
     verdict, source = static, "static"
-    if any(params[name] for name in ("url", "unit", "log_file")):
+    if live_asked:
         live, asked = _live(params, checkpoint, arguments.given, command, check_mode=check_mode, warnings=warnings)
         verdict, source = _together(static, live, check_mode and not asked), "live"
         if check_mode and not asked:
@@ -79,6 +72,23 @@ def run(params: t.Mapping[str, t.Any], command: _unit_log.Run, check_mode: bool 
         )
         return Outcome(result, "", warnings)
     return Outcome(result, _message(params["kv_cache_dtype"], verdict), warnings)
+
+
+def _static(
+    params: t.Mapping[str, t.Any], checkpoint: _checkpoint.Checkpoint, arguments: Arguments, live_asked: bool
+) -> KvVerdict:
+    """The judgement of the arguments; beside a running engine none are judged where none were given."""
+    if live_asked and params["args"] is None:
+        return KvVerdict("unproved", _kv_dtype.UNKNOWN, _kv_dtype.declared(checkpoint))
+    return _kv_dtype.assert_static(
+        checkpoint,
+        arguments,
+        params["engine_version"],
+        params["attention_backend"],
+        compute_capability=params["compute_capability"],
+        ordered=params["kv_cache_dtype"],
+        draft_dtype=params["draft_kv_cache_dtype"],
+    )
 
 
 def _model(params: t.Mapping[str, t.Any]) -> _checkpoint.Checkpoint:

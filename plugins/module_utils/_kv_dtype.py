@@ -326,7 +326,7 @@ def assert_static(
     major = capability(compute_capability)
     backends = {b for b in (attention_backend, *arguments.attention_backends()) if b}
     wanted = canonical(ordered)
-    value, evidence = arguments.kv_cache_dtype or "auto", _declared(checkpoint)
+    value, evidence = arguments.kv_cache_dtype or "auto", declared(checkpoint)
     values, why = accepted(checkpoint, version, backends, major)
     best, best_why = recommend(wanted, checkpoint, version, backends, major)
     recommendation = as_argument(best)
@@ -363,7 +363,7 @@ def as_argument(value: str | None) -> str:
     return "leave --kv-cache-dtype out (auto)" if value == "auto" else f"--kv-cache-dtype {value}"
 
 
-def _declared(checkpoint: Checkpoint) -> list[Evidence]:
+def declared(checkpoint: Checkpoint) -> list[Evidence]:
     """What the checkpoint tells of the risk."""
     found = [
         Evidence(f"{item.file}:{item.kv_key}", f"declares the KV cache as {item.kv}", "risk")
