@@ -54,6 +54,7 @@ def main(argv: Sequence[str]) -> int:
     commands.add_parser(
         "content", help="build what all labs share (index, kernel repository, checkpoint) and boot nothing"
     )
+    commands.add_parser("clean", help="remove the cache of all labs; refused while one is up")
     options = parser.parse_args(argv)
     try:
         return _dispatch(options)
@@ -81,6 +82,8 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.command == "content":
         content.build()
         return 0
+    if options.command == "clean":
+        return _clean()
     with locked(cache_root() / "locks" / f"lab-{the_lab.name}"):
         if options.command == "up":
             return _up(the_lab, options)
@@ -196,6 +199,15 @@ def _down(the_lab: Lab) -> int:
     if left:
         raise LabError(f"lab {the_lab.name} could not be removed in full; left: {', '.join(left)}")
     say(f"lab {the_lab.name} is down")
+    return 0
+
+
+def _clean() -> int:
+    up = sorted(path.name for path in STATE_ROOT.glob("*") if (path / "lab.json").exists())
+    if up:
+        raise LabError(f"the cache is in use by {', '.join(up)}: take these labs down first")
+    content.clean()
+    say(f"removed {cache_root()}")
     return 0
 
 
