@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -227,6 +226,5 @@ def _status(the_lab: Lab) -> int:
         "answering": answering,
         "leftovers": _leftovers(the_lab) if not record else [],
     }
-    json.dump(shown, sys.stdout, indent=2)
-    print()
+    print(json.dumps(shown, indent=2))
     return 0 if record.get("state") == "up" and all(answering.values()) else 3

@@ -95,6 +95,8 @@ def build(suite: str, prepared: bool) -> Layers:
 
 
 def _build_base(suite: str, target: Path) -> None:
+    if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
+        raise LabError("Debian's signing keys are not here: install debian-archive-keyring")
     tmp = target.with_name(target.name + ".tmp")
     mirror = os.environ.get("SGLANG_LAB_MIRROR", "")
     argv = [
