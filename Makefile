@@ -42,7 +42,7 @@ test-full: setup lint unit sanity molecule-full ## every fault and every scenari
 lint: setup ## ansible-lint (production), ruff, mypy (strict), shellcheck
 	@tools/step.sh ruff $(VENV)/ruff check .
 	@tools/step.sh ruff-format $(VENV)/ruff format --check .
-	@tools/step.sh mypy $(VENV)/mypy plugins
+	@tools/step.sh mypy $(VENV)/mypy -p ansible_collections.blackwell.sglang.plugins
 	@tools/step.sh shellcheck shellcheck $$(git ls-files '*.sh') .ci/run
 	@tools/step.sh ansible-lint $(VENV)/ansible-lint --offline --profile production -q
 
