@@ -12,7 +12,7 @@ die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 # openssh-client and git serve every user; the rest is for the lab and for `make test`.
 packages=(
   git make ca-certificates openssh-client python3-venv python3-pip
-  systemd-container mmdebstrap iproute2 nftables util-linux shellcheck
+  systemd-container mmdebstrap debian-archive-keyring iproute2 nftables util-linux shellcheck
 )
 
 install_packages() {
