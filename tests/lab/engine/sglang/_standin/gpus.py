@@ -128,6 +128,19 @@ def hold(directory: str, name: str, gpus: dict[int, int]) -> None:
     part.write_text(json.dumps(record), encoding="utf-8")
     part.chmod(0o644)  # a service has a strict umask, and whoever runs nvidia-smi must be able to count
     part.replace(path)
+    for index in gpus:
+        _open_node(index)
+
+
+# Device nodes that this process keeps open for its life, as CUDA does: holders are found by them from outside.
+_nodes: dict[int, int] = {}
+
+
+def _open_node(index: int) -> None:
+    """Open /dev/nvidiaN by path alone: no driver answers for the lab's nodes, so a plain open ends in ENXIO."""
+    if index not in _nodes:
+        with contextlib.suppress(OSError):
+            _nodes[index] = os.open(f"/dev/nvidia{index}", os.O_PATH)
 
 
 def release(directory: str, pid: int) -> None:
