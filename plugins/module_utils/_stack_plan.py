@@ -266,7 +266,7 @@ def chain(name: str, packages: t.Mapping[str, Package]) -> list[str]:
 
 
 def _from(name: str | None, indexes: t.Mapping[str, str]) -> list[str]:
-    return [f"    # from {indexes[name]}"] if name in indexes else []
+    return [f"    # from {indexes[name]}"] if name is not None and name in indexes else []
 
 
 def _requirer(text: str) -> str:
