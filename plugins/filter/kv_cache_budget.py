@@ -17,8 +17,8 @@ description:
 positional: _input
 options:
   _input:
-    description: A C(config.json) as a dictionary, a registered result of M(blackwell.sglang.hf_quant_config_info), or
-    a path.
+    description:
+      - A C(config.json) as a dictionary, a registered result of M(blackwell.sglang.hf_quant_config_info), or a path.
     type: raw
     required: true
   kv_cache_dtype:

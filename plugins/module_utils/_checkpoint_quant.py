@@ -149,9 +149,9 @@ def _weight_algo(section: Section, method: str | None, histogram: dict[str, int]
 def _histogram(layers: Section | None) -> dict[str, int]:
     """Algorithm -> number of layers in a map of quantized layers."""
     count: collections.Counter[str] = collections.Counter()
-    for name in layers.data if layers else ():
-        assert layers is not None
-        entry = layers.data[name]
+    if layers is None:
+        return {}
+    for name, entry in layers.data.items():
         if isinstance(entry, dict):
             algo = Section(entry, layers.file, layers.path(name)).text("quant_algo")
             count[algo.upper() if algo else "NONE"] += 1
@@ -166,8 +166,9 @@ def _group_histogram(section: Section) -> dict[str, int]:
     """The same from config_groups: a group counts as the number of its targets."""
     count: collections.Counter[str] = collections.Counter()
     groups = section.section("config_groups")
-    for name in groups.data if groups else ():
-        assert groups is not None
+    if groups is None:
+        return {}
+    for name in groups.data:
         group = groups.section(name)
         weights = group.section("weights") if group else None
         if group is not None and weights is not None:

@@ -16,7 +16,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._engine import kv
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.versions import EngineVersion
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._json_files import Section
-from ansible_collections.blackwell.sglang.plugins.module_utils._kv_layers import FILE, Geometry, geometry
+from ansible_collections.blackwell.sglang.plugins.module_utils._kv_layers import FILE, Geometry, Latent, geometry
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_state import State, state_per_layer
 
 
@@ -104,12 +104,10 @@ def cell(
         return _deepseek_v4(config, dtype, swa_ratio, compress_state_dtype)
     shape = geometry(text, architectures, version)
     stages = _stages(shape.total, parallel.pp)
-    best: Cell | None = None
-    for stage in stages:
-        made = _stage(shape, stage, size, dtype, parallel, swa_ratio=swa_ratio, dsa_layout=dsa_layout)
-        if best is None or made.bytes > best.bytes:
-            best = made
-    assert best is not None
+    best = max(
+        (_stage(shape, stage, size, dtype, parallel, swa_ratio=swa_ratio, dsa_layout=dsa_layout) for stage in stages),
+        key=lambda made: made.bytes,
+    )
     _draft(best, draft_layers, version)
     _state(best, text, parallel, stages, ssm_dtype)
     if parallel.pp > 1:
@@ -145,11 +143,11 @@ def _stage(
     total = 0.0
     if shape.latent is not None:
         layers = _within(shape.latent.layers, stage)
-        width, text = _latent_bytes(shape, size, dtype, dsa_layout)
+        width, words = _latent_bytes(shape.latent, shape.kind, size, dtype, dsa_layout)
         latent = layers * width
         index = _within(shape.index_layers, stage) * shape.index_bytes
         total = latent + index
-        parts.append(f"{layers} layers x {text}")
+        parts.append(f"{layers} layers x {words}")
         if shape.index_layers:
             parts.append(f"{_within(shape.index_layers, stage)} layers x {shape.index_bytes} B of index")
         pools.append({"name": "full", "bytes_per_token": total, "share": 1.0})
@@ -192,13 +190,10 @@ def _within(layers: tuple[int, ...], stage: range) -> int:
     return sum(layer in stage for layer in layers)
 
 
-def _latent_bytes(shape: Geometry, size: float, dtype: str, dsa_layout: str) -> tuple[float, str]:
-    """Bytes of one layer's latent: DSA in FP8 keeps scales and an unquantized rope part, unless a backend takes it
-    raw.
-    """
-    assert shape.latent is not None
-    rank, rope = shape.latent.rank, shape.latent.rope
-    if shape.kind.endswith("dsa") and dtype == "fp8_e4m3" and dsa_layout != "raw":
+def _latent_bytes(latent: Latent, kind: str, size: float, dtype: str, dsa_layout: str) -> tuple[float, str]:
+    """Bytes of one layer's latent: DSA in FP8 keeps scales and a rope part in BF16, unless a backend takes it raw."""
+    rank, rope = latent.rank, latent.rope
+    if kind.endswith("dsa") and dtype == "fp8_e4m3" and dsa_layout != "raw":
         return rank + rank // 128 * 4 + rope * 2, f"({rank} + {rank // 128} x 4 + {rope} x 2) B"
     return (rank + rope) * size, f"({rank} + {rope}) x {size:g} B"
 

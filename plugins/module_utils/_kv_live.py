@@ -299,24 +299,21 @@ class _Case:
 
     def _by_log_sizes(self, scale: _kv_measure.Scale, counts: str) -> bool | None:
         """Sizes over tokens in the log: True proves, False fits nothing, None is not there."""
-        pools = [pool for pool in self.facts.pools if pool.gib is not None]
+        pools = [(pool, pool.gib) for pool in self.facts.pools if pool.gib is not None]
         if counts == "nothing" or scale.problem or not pools:
             return None
         good = True
-        for pool in pools:
+        for pool, gib in pools:
             if self._is_draft(pool, scale) and pool.dtype is not None:
                 continue  # a draft model of another shape is judged by the dtype that it names
-            assert pool.gib is not None
             fits = self._candidates(pool, scale)
-            figure = (
-                f"rank {pool.rank or 'TP0'}: {pool.gib:.2f} GiB / {pool.tokens} tokens = {pool.bytes_per_token:.0f} B"
-            )
+            figure = f"rank {pool.rank or 'TP0'}: {gib:.2f} GiB / {pool.tokens} tokens = {pool.bytes_per_token:.0f} B"
             if not fits:
                 good = False
                 if not scale.doubts:
                     self._say("arithmetic", f"{figure}, which fits no dtype of this model on {self.tp} GPUs", "nothing")
             elif any(_kv_measure.same_width(self._wanted(place), place.dtype) for place in fits):
-                if pool is pools[0]:
+                if pool is pools[0][0]:
                     self._say(
                         "arithmetic",
                         f"{figure}: {_kv_measure.words(fits)} per number",

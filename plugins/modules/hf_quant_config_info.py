@@ -11,15 +11,14 @@ short_description: Read what a checkpoint declares about quantization and what a
 version_added: "1.0.0"
 description:
   - Reads C(config.json), C(hf_quant_config.json) and C(quant_cfg.json), whichever exist, wherever in them the keys
-  stand,
-    and the names and values of KV scale tensors from the index and the headers of the safetensors files. Never reads a
-    weight.
-  - Tells what C(--kv-cache-dtype auto) becomes in a given version of SGLang, since that depends on the version, on the
-    architecture and on the GPU, and the engine does not say it.
-  - Does not fail because of an algorithm, a version or a key that nobody has seen. Fails, naming file, line and column
-  or
-    key, on a missing C(config.json), JSON that does not parse, a value of a type that makes no sense, a file that is
-    not UTF-8 or is too large, a damaged safetensors header, and an index that names a file outside the folder.
+    stand, and the names and values of KV scale tensors from the index and the headers of the safetensors files. Never
+    reads a weight.
+  - Tells what C(--kv-cache-dtype auto) becomes in a given version of SGLang, since that depends on the version, on
+    the architecture and on the GPU, and the engine does not say it.
+  - Does not fail because of an algorithm, a version or a key that nobody has seen. Fails, naming file, line and
+    column or key, on a missing C(config.json), JSON that does not parse, a value of a type that makes no sense, a
+    file that is not UTF-8 or is too large, a damaged safetensors header, and an index that names a file outside the
+    folder.
 author:
   - blackwell.sglang contributors (@blackwell-sglang)
 extends_documentation_fragment:
@@ -72,8 +71,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 weight_algo:
-  description: Algorithm of the weights in upper case, C(MIXED_PRECISION) where layers differ; null where none is
-  declared.
+  description:
+    - Algorithm of the weights in upper case, C(MIXED_PRECISION) where layers differ; null where none is declared.
   returned: success
   type: str
   sample: NVFP4
@@ -90,7 +89,7 @@ group_size:
 kv_cache_algo:
   description:
     - What is declared for the KV cache, one of V(none), V(fp8), V(int8), V(nvfp4), V(nvfp4_affine), V(mixed),
-    V(unknown).
+      V(unknown).
     - Where the files disagree, what O(engine_version) uses.
   returned: success
   type: str
@@ -110,8 +109,7 @@ conflicts:
 kv_scales:
   description:
     - Scale tensors of the KV cache. C(state) is V(absent), V(unit) (all are 1.0), V(calibrated) or V(unknown),
-    C(found) how
-      many there are, C(expected) how many a checkpoint of this shape with scales has.
+      C(found) how many there are, C(expected) how many a checkpoint of this shape with scales has.
   returned: success
   type: dict
   sample: {state: unit, found: 30, expected: 30}
@@ -161,8 +159,7 @@ engine_auto_kv_cache_dtype:
   description:
     - What C(--kv-cache-dtype auto) becomes, for instance V(bfloat16), V(float16) or V(fp8_e4m3).
     - V(unrecognised) where that version does not read the quantization, V(refused) where it raises, V(unknown)
-    otherwise;
-      RV(explanation) says what.
+      otherwise; RV(explanation) says what.
     - Holds for an engine that is started with RV(quantization_argument) where there is one.
   returned: success
   type: str
@@ -179,12 +176,12 @@ explanation:
   sample: >-
     Weights: NVFP4. KV cache: fp8, declared by config.json:quantization_config.kv_cache_scheme,
     hf_quant_config.json:quantization.kv_cache_quant_algo. There are no scale tensors for the KV cache: a quantized
-    cache would use 1.0. --kv-cache-dtype auto in SGLang 0.5.12.post1: fp8_e4m3. config.json declares an FP8 KV cache,
-    and SGLang 0.5.12.post1 makes auto fp8_e4m3 of it.
+    cache would use 1.0. --kv-cache-dtype auto in SGLang 0.5.12.post1: fp8_e4m3. config.json declares an FP8 KV
+    cache, and SGLang 0.5.12.post1 makes auto fp8_e4m3 of it.
 files:
   description:
-    - Whether the shards are whole. C(missing) are files that the index names and that are not there, C(truncated) those
-      that are shorter than their header says.
+    - Whether the shards are whole. C(missing) are files that the index names and that are not there, C(truncated)
+      those that are shorter than their header says.
   returned: with O(verify_files=true)
   type: dict
   sample: {complete: false, missing: [], truncated: [model-00002-of-00002.safetensors]}

@@ -12,9 +12,9 @@ version_added: "1.0.0"
 description:
   - Judges the arguments of an engine before it starts, and proves the dtype of a running one.
   - Proof needs both the log of this start and arithmetic (bytes of the pool over its tokens, against what the model
-  needs).
-    The C(kv_cache_dtype) in C(internal_states) of C(/server_info) can only refute; the one at its top repeats the
-    argument and is worth nothing, nor are the lines on missing scaling factors or that the server is ready to roll.
+    needs). The C(kv_cache_dtype) in C(internal_states) of C(/server_info) can only refute; the one at its top repeats
+    the argument and is worth nothing, nor are the lines on missing scaling factors or that the server is ready to
+    roll.
   - For a version whose log wording is in no table, arithmetic alone proves, and the evidence says so.
   - Fails unless the verdict is V(ok) or an exception lifts it.
 author:
@@ -52,8 +52,8 @@ options:
     type: str
     default: bfloat16
   draft_kv_cache_dtype:
-    description: dtype of the draft model's KV cache, where speculation is on and it is to differ or is known from
-    elsewhere.
+    description:
+      - dtype of the draft model's KV cache, where speculation is on and it is to differ or is known from elsewhere.
     type: str
   url:
     description: Address of the running server, for instance V(http://127.0.0.1:30000).
@@ -153,8 +153,8 @@ evidence:
       says: "memory_usage.kvcache 35.81 GiB / token_capacity 1251491 = 30724 B a token: 16 bits per number"
       weight: proves
 recommendation:
-  description: The argument to set, spelled as this version, backend and model accept it; empty when there is nothing
-  to do.
+  description:
+    - The argument to set, spelled as this version, backend and model accept it; empty when there is nothing to do.
   returned: always
   type: str
   sample: --kv-cache-dtype bf16
@@ -164,8 +164,8 @@ judged:
   type: str
   sample: live
 receipt:
-  description: What to keep so that a later run can do without the log of this start; empty unless it was proved for a
-  unit.
+  description:
+    - What to keep so that a later run can do without the log of this start; empty unless it was proved for a unit.
   returned: always
   type: dict
   sample: {invocation_id: 4f1c0a3e5d7b4a86a3a86e4f1d0c2b9a, effective_dtype: bfloat16, tokens: 1251491}

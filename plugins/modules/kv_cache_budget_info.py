@@ -12,12 +12,10 @@ version_added: "1.0.0"
 description:
   - Computes bytes per token and GPU, bytes of state per request slot, tokens and requests, as SGLang sizes its pools.
   - Knows MHA and GQA with replicated KV heads, MLA, DeepSeek sparse attention with its index cache, sliding windows
-  and chunked
-    attention, GDN (Qwen3-Next, Qwen3.5), KDA, Mamba-1 and Mamba-2 hybrids, per-block configurations, DeepSeek-V4, and
-    nested configurations.
+    and chunked attention, GDN (Qwen3-Next, Qwen3.5), KDA, Mamba-1 and Mamba-2 hybrids, per-block configurations,
+    DeepSeek-V4, and nested configurations.
   - For attention fields that it does not know it sets RV(approximate) and says which field in RV(notes); it never
-  returns
-    a plain GQA number for them in silence.
+    returns a plain GQA number for them in silence.
 author:
   - blackwell.sglang contributors (@blackwell-sglang)
 extends_documentation_fragment:
@@ -47,8 +45,9 @@ options:
     type: int
     default: 1
   dp_attention:
-    description: Whether attention is data parallel (C(--enable-dp-attention)), so that heads are spread over
-    O(tp_size) / O(dp_size) GPUs.
+    description:
+      - Whether attention is data parallel (C(--enable-dp-attention)), so that heads are spread over O(tp_size) /
+        O(dp_size) GPUs.
     type: bool
     default: false
   page_size:
@@ -69,7 +68,7 @@ options:
     type: float
   available_after_load_gib:
     description: "GiB that were free per GPU after the weights were loaded (the engine's log: C(Load weight end ...
-    avail mem))."
+      avail mem))."
     type: float
   available_before_load_gib:
     description: "GiB that were free per GPU before (the engine's log: C(Load weight begin. avail mem))."
@@ -226,8 +225,7 @@ notes:
   returned: success
   type: list
   elements: str
-  sample: ["KV heads are replicated: 2 of them on 8 GPUs leave one on each, as with TP 2; more GPUs do not make a token
-  cheaper"]
+  sample: ["34 layers use another layer's index and keep none"]
 formula:
   description: The formula with its numbers filled in.
   returned: success
@@ -259,9 +257,9 @@ def main() -> None:
             "mem_fraction_static": {"type": "float"},
             "contexts": {"type": "list", "elements": "int", "default": [32768, 131072, 262144]},
             "max_running_requests": {"type": "int"},
-            "max_total_tokens": {"type": "int"},
+            "max_total_tokens": {"type": "int", "no_log": False},
             "speculative_algorithm": {"type": "str"},
-            "speculative_num_draft_tokens": {"type": "int"},
+            "speculative_num_draft_tokens": {"type": "int", "no_log": False},
             "speculative_draft_layers": {"type": "int"},
             "mamba_ssm_dtype": {"type": "str", "choices": ["float32", "bfloat16", "float16"]},
             "mamba_full_memory_ratio": {"type": "float", "default": 0.9},
@@ -273,7 +271,7 @@ def main() -> None:
             "max_mamba_cache_size": {"type": "int"},
             "disable_radix_cache": {"type": "bool", "default": False},
             "disable_overlap_schedule": {"type": "bool", "default": False},
-            "swa_full_tokens_ratio": {"type": "float"},
+            "swa_full_tokens_ratio": {"type": "float", "no_log": False},
             "compress_state_dtype": {"type": "str", "choices": ["float32", "bfloat16"], "default": "float32"},
         },
         mutually_exclusive=[("path", "config"), ("kv_pool_bytes", "available_after_load_gib")],
