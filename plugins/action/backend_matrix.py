@@ -82,10 +82,17 @@ class ActionModule(ActionBase):
         except SglangError as exc:
             raise AnsibleActionFail(str(exc)) from exc
         result.update(changed=matrix["starts"] > 0, matrix=matrix)
-        if matrix["restored"]:
-            result.update(failed=True, msg=f"{name} did not come back after the matrix: {matrix['restored']}")
-        elif self._options["write_to"] and matrix["best"]:
+        if self._options["write_to"] and matrix["best"]:
             result.update(self._write(matrix))
+        if matrix["restored"]:
+            # The table is on the screen and in the report; here it would bury the message.
+            result = {key: result[key] for key in result if key not in ("plan", "matrix")}
+            best = f"the best correct combination is {matrix['best']}" if matrix["best"] else "none computed right"
+            result.update(
+                failed=True,
+                best=matrix["best"],
+                msg=f"{name} did not come back as it is configured: {matrix['restored']}; of those tried, {best}",
+            )
         return result
 
     def _resolve(self, name: str, args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

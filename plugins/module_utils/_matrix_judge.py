@@ -71,9 +71,8 @@ def against(answers: list[Answer], reference: list[Answer]) -> list[str]:
             if new["prompt_logprob"] is not None and old["prompt_logprob"] is not None
         ]
         if drops and statistics.fmean(drops) > PROMPT_LOSS:
-            lines.append(
-                f"{group}: the prompt is {statistics.fmean(drops):.1f} nats a token less likely than it is there"
-            )
+            loss = statistics.fmean(drops)
+            lines.append(f"{group}: the prompt is {loss:.1f} nats a token less likely than under the reference")
         unequal = [new for new, old in pairs if new["ids"][0] != old["ids"][0]]
         sure += sum(1 for _new, old in pairs if _sure(old))
         different += sum(1 for new, old in pairs if _sure(old) and new["ids"][0] != old["ids"][0])

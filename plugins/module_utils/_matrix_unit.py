@@ -19,6 +19,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._errors import Sg
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places, Run
 
 DROP_IN = "90-backend-matrix.conf"
+HEADING = "Written by backend_matrix for a trial; removed when the service is restored."
 RUNTIME_ROOT = "/run/systemd/system"
 # Seconds for GPU memory to become free after a stop: pinned memory and a dying rank take up to a minute.
 FREE_WAIT_S = 90.0
@@ -27,6 +28,16 @@ FREE_WAIT_S = 90.0
 def drop_in(places: Places, runtime_root: str = RUNTIME_ROOT) -> pathlib.Path:
     """Path of the drop-in."""
     return pathlib.Path(runtime_root, f"{places.unit}.d", DROP_IN)
+
+
+def quiet_verifier(places: Places, runtime_root: str = RUNTIME_ROOT) -> pathlib.Path:
+    """Path of the drop-in that keeps the verifier, wanted by every start, from proving a trial."""
+    return pathlib.Path(runtime_root, f"{verifier(places)}.d", DROP_IN)
+
+
+def verifier(places: Places) -> str:
+    """Unit that proves an instance after every start."""
+    return f"sglang-verify@{places.name}.service"
 
 
 def launcher(unit_text: str) -> str:
@@ -50,7 +61,7 @@ def launcher(unit_text: str) -> str:
 
 def text(start: str, words: t.Sequence[str], env: t.Mapping[str, str]) -> str:
     """Content of the drop-in. ``words`` are quoted for systemd already; a crash is not started again."""
-    lines = ["# Written by backend_matrix for one trial; removed when the service is restored.", "[Unit]"]
+    lines = [f"# {HEADING}", "[Unit]"]
     lines += ["StartLimitIntervalSec=0", "", "[Service]", "Restart=no"]
     lines += [f'Environment="{name}={value}"' for name, value in sorted(env.items())]
     lines += ["ExecStart=", "ExecStart=" + start + "".join(f" \\\n    {word}" for word in words), ""]
@@ -71,8 +82,15 @@ def start(
         raise SglangError(
             f"cannot be read: {exc.strerror}", where=str(places.unit_file), fix="run site.yml first", kind="no_unit"
         ) from exc
+    begin = launcher(unit_text)
+    trial = drop_in(places, runtime_root)
+    # A condition that is not met is no failure: the verifier stays quiet for as long as the trial's drop-in is there.
+    _service.write_text(
+        quiet_verifier(places, runtime_root), f"# {HEADING}\n[Unit]\nConditionPathExists=!{trial}\n", 0o644
+    )
+    _control(run, "stop", verifier(places), strict=False)
     _control(run, "stop", places.unit)
-    _service.write_text(drop_in(places, runtime_root), text(launcher(unit_text), words, env), 0o644)
+    _service.write_text(trial, text(begin, words, env), 0o644)
     _control(run, "daemon-reload")
     _control(run, "reset-failed", places.unit, strict=False)
     _control(run, "start", "--no-block", places.unit)
@@ -102,7 +120,10 @@ def restore(run: Run, places: Places, running: bool, runtime_root: str = RUNTIME
     if not there and (state["active"] == "active") == running:
         return False
     _control(run, "stop", places.unit)
-    path.unlink(missing_ok=True)
+    for written in (path, quiet_verifier(places, runtime_root)):
+        written.unlink(missing_ok=True)
+        if written.parent.is_dir() and not any(written.parent.iterdir()):
+            written.parent.rmdir()
     _control(run, "daemon-reload")
     _control(run, "reset-failed", places.unit, strict=False)
     if running:

@@ -41,6 +41,7 @@ def write(path: pathlib.Path, instance: str, args: t.Mapping[str, t.Any]) -> tup
         raise SglangError(f"cannot be read: {exc.strerror}", where=str(path), kind="no_file") from exc
     yaml = YAML()
     yaml.preserve_quotes = True
+    yaml.explicit_start = before.startswith("---")
     yaml.width = 4096
     yaml.indent(mapping=2, sequence=4, offset=2)
     content = yaml.load(before)
