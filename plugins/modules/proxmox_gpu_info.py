@@ -11,7 +11,7 @@ short_description: Read on a Proxmox VE host whether guests are given the GPUs t
 version_added: "1.0.0"
 author: ["blackwell.sglang contributors (@blackwell-sglang)"]
 description:
-  - Reads state and configuration of guests and the hypervisor's device nodes in one call, whatever the number of guests.
+  - Reads state and configuration of guests and the hypervisor's device nodes in one call, however many they are.
   - Understands C(dev[n]) and the older C(lxc.mount.entry) with C(lxc.cgroup2.devices.allow), and finds device
     rules whose major is no longer the driver's.
   - Writes the C(pct set) or C(qm set) line that gives what is missing. Changes nothing.
