@@ -27,6 +27,8 @@ TEXT
     python=.venv/bin/python
     [ -x "$python" ] || python=python3
     "$python" tests/lab/lab.py --lab demo down
+    # Locks of wheels that the lab made; a real inventory keeps its own.
+    rm -rf inventories/lab/.locks
     ;;
   *)
     sed -n '2,3s/^# //p' "$0" >&2
