@@ -23,6 +23,8 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._json_files impor
 CONFIG_KEYS = ("quantization_config", "text_config.quantization_config", "compression_config")
 _EXCLUDE_KEYS = ("exclude_modules", "ignore", "modules_to_not_convert", "ignored_layers")
 KV_KEYS = ("kv_cache_quant_algo", "kv_cache_scheme")
+# Keys that speak of the KV cache without naming an algorithm.
+_KV_ASIDE = (*KV_KEYS, "kv_cache_quantized_layers", "kv_cache_schema_version", "kv_cache_deployment_supported")
 _KV_WORDS = {
     "FP8": "fp8",
     "FLOAT8": "fp8",
@@ -224,6 +226,23 @@ def _kv(section: Section) -> tuple[str, str | None]:
         words = set(_histogram(layers))
         word = _KV_WORDS.get(words.pop(), "unknown") if len(words) == 1 else "mixed"
         return word, section.path("kv_cache_quantized_layers")
+    return _kv_elsewhere(section)
+
+
+def _kv_elsewhere(section: Section) -> tuple[str, str | None]:
+    """Quark's way of saying it, and keys that nobody has seen: something is declared, but not understood."""
+    export = section.raw("export")
+    group = export.get("kv_cache_group") if isinstance(export, dict) else None
+    if group:
+        layers = section.raw("layer_quant_config")
+        entries = [layers.get(name) for name in group] if isinstance(layers, dict) and isinstance(group, list) else []
+        outputs = [entry.get("output_tensors") for entry in entries if isinstance(entry, dict)]
+        dtypes = {str(out.get("dtype")) for out in outputs if isinstance(out, dict)}
+        word = "fp8" if dtypes and all(dtype.startswith("fp8") for dtype in dtypes) else "unknown"
+        return word, section.path("export.kv_cache_group")
+    for key, value in section.data.items():
+        if key.startswith("kv_cache") and key not in _KV_ASIDE and value not in (None, False, "", [], {}):
+            return "unknown", section.path(key)
     return "none", None
 
 

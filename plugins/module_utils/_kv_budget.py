@@ -67,7 +67,7 @@ def budget(
     *,
     pp_size: int = 1,
     dp_size: int = 1,
-    dp_attention: bool = False,
+    dp_attention: bool | int = False,
     page_size: int = 1,
     engine_version: str | None = None,
     contexts: t.Sequence[int] = CONTEXTS,
@@ -87,7 +87,7 @@ def budget(
     Args:
         config: config.json as a dict, or a checkpoint; the language model's part is found by itself.
         kv_cache_dtype: what the pool holds; ``auto`` is resolved as the engine version would.
-        tp_size: and the rest: by the engine's names.
+        tp_size: and the rest: by the engine's names. ``dp_attention`` may also be the number of groups.
         memory: without it only costs are returned.
 
     Returns:
@@ -104,6 +104,8 @@ def budget(
     for context in contexts:
         if context < 1:
             raise SglangError(f"a context of {context} tokens", where="contexts", expected="1 or more")
+    if not isinstance(dp_attention, bool):  # a number of groups, as people also say it
+        dp_size, dp_attention = (dp_attention, True) if dp_attention > 1 else (dp_size, False)
     checkpoint = config if isinstance(config, Checkpoint) else from_config(config)
     version = _kv_dtype.version_of(engine_version)
     notes: list[str] = []

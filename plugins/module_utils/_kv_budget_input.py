@@ -65,7 +65,7 @@ def run(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         tp_size=given["tp_size"],
         pp_size=given["pp_size"],
         dp_size=given["dp_size"],
-        dp_attention=given["dp_attention"],
+        dp_attention=_groups(given["dp_attention"]),
         page_size=given["page_size"],
         engine_version=given["engine_version"],
         contexts=given["contexts"],
@@ -94,6 +94,18 @@ def run(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         attention_backend=given["attention_backend"],
         compute_capability=given["compute_capability"],
     )
+
+
+def _groups(value: t.Any) -> bool | int:
+    """dp_attention: yes or no, or a number of groups; also as text."""
+    word = str(value).strip().lower()
+    if word in ("true", "yes", "on", "false", "no", "off", "none", ""):
+        return word in ("true", "yes", "on")
+    if not word.isdigit():
+        raise SglangError(
+            f"dp_attention is {value!r}", where="dp_attention", expected="true, false or a number of groups"
+        )
+    return int(word)
 
 
 def _model(given: t.Mapping[str, t.Any]) -> _checkpoint.Checkpoint:

@@ -46,9 +46,10 @@ options:
     default: 1
   dp_attention:
     description:
-      - Whether attention is data parallel (C(--enable-dp-attention)), so that heads are spread over O(tp_size) /
-        O(dp_size) GPUs.
-    type: bool
+      - Whether attention is data parallel (C(--enable-dp-attention)), so that heads are spread over O(tp_size)
+        divided by O(dp_size) GPUs.
+      - A number is taken as O(dp_size) with this switched on.
+    type: raw
     default: false
   page_size:
     description: Page size; tokens are rounded down to whole pages.
@@ -247,7 +248,7 @@ def main() -> None:
             "config": {"type": "dict"},
             "kv_cache_dtype": {"type": "str", "default": "bfloat16"},
             **{name: {"type": "int", "default": 1} for name in whole},
-            "dp_attention": {"type": "bool", "default": False},
+            "dp_attention": {"type": "raw", "default": False},
             "engine_version": {"type": "str"},
             "attention_backend": {"type": "str"},
             "compute_capability": {"type": "str"},

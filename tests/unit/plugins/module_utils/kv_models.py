@@ -19,7 +19,7 @@ CHECKPOINTS: dict[str, t.Any] = json.loads((FIXTURES / "checkpoints.json").read_
 
 def stored(name: str) -> dict[str, t.Any]:
     """The configuration of one of the public checkpoints."""
-    return CHECKPOINTS[name]["config"]
+    return dict(CHECKPOINTS[name]["config"])
 
 
 # The model of the captures: Qwen3-Next's classes with the attention geometry of Qwen3.5-397B-A17B.

@@ -236,6 +236,31 @@ def test_unknown_shapes_are_read(files: dict[str, t.Any], tmp_path: pathlib.Path
         assert result["explanation"]
 
 
+@pytest.mark.parametrize(
+    ("section", "kv", "key"),
+    [
+        ({"quant_method": "fp8", "kv_cache_dtype_hint": "e4m3"}, "unknown", "kv_cache_dtype_hint"),
+        (
+            {
+                "quant_method": "quark",
+                "export": {"kv_cache_group": ["*k_proj"]},
+                "layer_quant_config": {"*k_proj": {"output_tensors": {"dtype": "fp8_e4m3"}}},
+            },
+            "fp8",
+            "export.kv_cache_group",
+        ),
+        ({"quant_method": "quark", "export": {"kv_cache_group": ["*k_proj"]}}, "unknown", "export.kv_cache_group"),
+        ({"quant_method": "quark", "export": {"kv_cache_group": []}}, "none", None),
+    ],
+)
+def test_what_is_declared_in_another_way_is_not_passed_over(
+    section: dict[str, t.Any], kv: str, key: str | None, tmp_path: pathlib.Path
+) -> None:
+    result = read(tmp_path / "model", inline(section))
+    assert result["kv_cache_algo"] == kv
+    assert result["kv_cache_sources"] == ([f"{CFG}:quantization_config.{key}"] if key else [])
+
+
 def test_long_lists(tmp_path: pathlib.Path) -> None:
     names = [f"model.layers.{i}.self_attn*" for i in range(20000)]
     layers = {f"model.layers.{i}.mlp": {"quant_algo": "NVFP4", "group_size": 16} for i in range(20000)}

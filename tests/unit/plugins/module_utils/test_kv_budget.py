@@ -217,6 +217,7 @@ def test_an_mtp_draft_costs_one_more_layer_since_0_5_14() -> None:
 def test_data_parallel_attention_divides_heads_by_less() -> None:
     config = kv_models.stored("meta-llama/Meta-Llama-3.1-70B")
     assert budget(config, tp_size=8, dp_size=4, dp_attention=True)["bytes_per_token"] == 327680 / 2
+    assert budget(config, tp_size=8, dp_attention=4)["bytes_per_token"] == 327680 / 2
     assert budget(config, tp_size=8, dp_size=4)["bytes_per_token"] == 40960
 
 
