@@ -78,7 +78,7 @@ LOGS = {
     "[1/3] Building a\nFAILED: [code=1] a.o\n/usr/bin/g++ -Werror -c a.cpp\na.cpp:2:10: fatal error: cuda/atomic: No "
     "such file or directory\nninja: build stopped\n": "cuda/atomic",
     "-- The CXX compiler\nCMake Error at CMakeLists.txt:9 (cmake_policy):\n  Policy CMP0177 is not known\n": "CMP0177",
-    "Traceback (most recent call last):\n  File \"a.py\", line 1\n    x\nAttributeError: no x\nerror: failed\n": (
+    'Traceback (most recent call last):\n  File "a.py", line 1\n    x\nAttributeError: no x\nerror: failed\n': (
         "AttributeError: no x"
     ),
     "-Werror -Wno-error=foo error_code.h\nerror: Hash mismatch for `torch`\n": "Hash mismatch",

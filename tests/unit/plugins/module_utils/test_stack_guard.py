@@ -95,9 +95,7 @@ def test_mixed_cuda_majors_are_refused() -> None:
 
 def test_code_generators_for_two_cuda_majors_may_stand_side_by_side() -> None:
     # sglang 0.5.23 resolves to both of these on the public index.
-    plan = packages(
-        nvidia_cutlass_dsl_libs_cu12=("4.8.0", DEFAULT), nvidia_cutlass_dsl_libs_cu13=("4.8.0", DEFAULT)
-    )
+    plan = packages(nvidia_cutlass_dsl_libs_cu12=("4.8.0", DEFAULT), nvidia_cutlass_dsl_libs_cu13=("4.8.0", DEFAULT))
     assert refused(plan) == []
 
 
