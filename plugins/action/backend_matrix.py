@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
+import fcntl
 import pathlib
 import typing as t
 
@@ -78,7 +80,8 @@ class ActionModule(ActionBase):
             if self._task.check_mode:
                 self._show_plan(plan)
                 return result
-            matrix = self._run_all(combinations, entries)
+            with self._alone():
+                matrix = self._run_all(combinations, entries)
         except SglangError as exc:
             raise AnsibleActionFail(str(exc)) from exc
         result.update(changed=matrix["starts"] > 0, matrix=matrix)
@@ -145,13 +148,33 @@ class ActionModule(ActionBase):
             self._show(f"{'try' if each['try'] else 'skip'}  {each['id']}{'  ' + each['why'] if each['why'] else ''}")
         self._show(f"{sum(1 for each in plan if each['try'])} starts, and one to restore the service")
 
+    @contextlib.contextmanager
+    def _alone(self) -> t.Iterator[None]:
+        """Keep a second matrix of the same instance out; the lock ends with this process, however it ends.
+
+        Raises:
+            SglangError: another one runs.
+        """
+        folder = pathlib.Path(self._options["output_dir"])
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = folder / f"{self._host}-{self._own['name']}.state.json"
+        with self._file.with_suffix(".lock").open("w", encoding="utf-8") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as exc:
+                raise SglangError(
+                    f"another matrix of {self._own['name']} runs",
+                    where=stream.name,
+                    fix="wait for it; two of them would stop each other's trials",
+                ) from exc
+            yield
+
     def _run_all(
         self, combinations: list[_matrix_plan.Combination], refused: dict[str, dict[str, t.Any]]
     ) -> dict[str, t.Any]:
         first = self._call(_matrix_run.STEP, {"step": "look", "instance": self._own, "root": self._root})
         if first.get("failed"):
             raise SglangError(str(first.get("msg")))
-        self._file = pathlib.Path(self._options["output_dir"]) / f"{self._host}-{self._own['name']}.state.json"
         state = self._state(first)
         starts = 0
         trouble: SglangError | None = None
@@ -174,6 +197,8 @@ class ActionModule(ActionBase):
             restored = self._restore(bool(state["was_running"])) if starts or first["trial"] else ""
         if trouble is not None:
             raise SglangError(f"{trouble}{' The service: ' + restored if restored else ''}")
+        # A matrix that came to its end is not resumed: the next one asks afresh.
+        self._file.unlink(missing_ok=True)
         entries = [refused.get(each.id) or state["entries"][each.id] for each in combinations]
         return self._report(entries, starts, restored, first)
 

@@ -176,7 +176,7 @@ def main() -> None:
             "request_timeout": {"type": "float", "default": 120.0},
             "lengths": {"type": "list", "elements": "int"},
             "concurrent": {"type": "int", "default": 64},
-            "long_tokens": {"type": "int", "default": 40000},
+            "long_tokens": {"type": "int", "default": 40000, "no_log": False},
             "measure_levels": {"type": "list", "elements": "int", "default": [1, 32]},
             "measure_input_len": {"type": "int", "default": 512},
             "measure_output_len": {"type": "int", "default": 128},

@@ -256,7 +256,7 @@ def main() -> None:
             "part": {"type": "str", "choices": ["gate", "lengths", "burst", "long"], "default": "gate"},
             "lengths": {"type": "list", "elements": "int"},
             "concurrent": {"type": "int", "default": 64},
-            "long_tokens": {"type": "int", "default": 40000},
+            "long_tokens": {"type": "int", "default": 40000, "no_log": False},
             "token_ids": {"type": "list", "elements": "int", "no_log": False},
             "running": {"type": "bool", "default": True},
         },
