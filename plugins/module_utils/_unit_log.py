@@ -220,9 +220,9 @@ def _journal(run: Run, invocation: str, window: list[str], lines: str) -> list[d
     ]
     fields = "MESSAGE,MESSAGE_ID,N_DROPPED,_PID,_STREAM_ID,_LINE_BREAK,_TRANSPORT,_COMM"
     base = ["journalctl", "--quiet", "--no-pager", "--all", "--output=json", f"--output-fields={fields}", *window]
-    status, out, err = run([*base, f"--lines={lines}", *matches])
-    if status != 0 and lines.startswith("+"):  # --lines=+N came with systemd 254
-        status, out, err = run([*base, *matches])
+    # --lines=+N, the oldest N, came with systemd 254; older ones take it for N and show the newest, without a word.
+    limits = [f"--lines={lines}"] if not lines.startswith("+") or _systemd_version(run) >= 254 else []
+    status, out, err = run([*base, *limits, *matches])
     if status != 0:
         raise SglangError(
             f"journalctl failed: {err.strip() or status}",
@@ -240,6 +240,13 @@ def _journal(run: Run, invocation: str, window: list[str], lines: str) -> list[d
             entries.append(entry)
     limit = int(lines.lstrip("+"))
     return entries[:limit] if lines.startswith("+") else entries[-limit:]
+
+
+def _systemd_version(run: Run) -> int:
+    """The number in "systemd 255 (255.4-1ubuntu8)"; 0 where it cannot be read."""
+    _, out, _ = run(["journalctl", "--version"])
+    match = re.match(r"systemd (\d+)", out)
+    return int(match[1]) if match else 0
 
 
 def _messages(entries: list[dict[str, t.Any]]) -> tuple[list[str], int, bool]:

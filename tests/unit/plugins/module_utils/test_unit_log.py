@@ -96,7 +96,7 @@ STARTED = {"MESSAGE": "Started sglang", "MESSAGE_ID": "39f53479d3a045ac8e1178624
 
 
 class Systemd:
-    """systemctl and journalctl as far as their output goes; an old journalctl knows no --lines=+N."""
+    """systemctl and journalctl as far as their output goes; systemd 252 takes --lines=+N for the newest N."""
 
     def __init__(self, entries: list[dict[str, t.Any]], state: str = STATE, old: bool = False) -> None:
         self.entries, self.state, self.old = entries, state, old
@@ -106,9 +106,15 @@ class Systemd:
         self.calls.append(words)
         if words[0] == "systemctl":
             return (1, "", "unknown") if self.old and "--timestamp=unix" in words else (0, self.state, "")
-        if self.old and any(word.startswith("--lines=+") for word in words):
-            return 1, "", "Failed to parse lines"
-        return 0, "\n".join(map(json.dumps, self.entries)), ""
+        if words[1] == "--version":
+            return 0, "systemd 252 (252.39-1~deb12u2)\n" if self.old else "systemd 255 (255.4-1ubuntu8)\n", ""
+        shown = self.entries
+        for word in words:
+            if word.startswith("--lines="):
+                count = int(word.partition("=")[2])
+                oldest = "+" in word and not self.old
+                shown = shown[:count] if oldest else shown[-count:]
+        return 0, "\n".join(map(json.dumps, shown)), ""
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +132,19 @@ def test_a_units_lines_are_those_of_its_invocation(old: bool) -> None:
     read = _unit_log.read_unit(run, "sglang-qwen.service")
     assert (read.invocation_id, read.active_state, read.complete, read.belongs) == (INVOCATION, "active", True, "yes")
     assert read.lines == log(["bfloat16"]) and read.restarts == 2
-    assert all(f"_SYSTEMD_INVOCATION_ID={INVOCATION}" in call for call in run.calls if call[0] == "journalctl")
+    assert all(
+        f"_SYSTEMD_INVOCATION_ID={INVOCATION}" in call
+        for call in run.calls
+        if call[0] == "journalctl" and "--version" not in call
+    )
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_the_oldest_lines_are_read_and_the_newest_on_request(old: bool) -> None:
+    busy = [*log(["bfloat16"]), *(f"INFO: request {i}" for i in range(500))]
+    read = _unit_log.read_unit(Systemd(entries(busy), old=old), "u.service", tail=2, head=50)
+    assert read.complete and read.lines[:4] == busy[:4] and len(read.lines) == 49
+    assert read.tail == busy[-2:]
 
 
 def test_a_rotated_journal_and_dropped_messages_are_not_complete() -> None:
