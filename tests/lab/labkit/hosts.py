@@ -130,7 +130,7 @@ def _guest_config(lab: Lab, guest: str, toolkit: Toolkit) -> str:
     """A container's configuration as Proxmox VE 9 writes it (keys in order, comments of its own left out)."""
     vmid, last = GUESTS[guest]
     lines = ["arch: amd64", "cores: 64"]
-    lines += [f"dev{index}: {node}" for index, node in enumerate(_GPU_NODES)]
+    lines += [f"dev{index}: {node},mode=0666" for index, node in enumerate(_GPU_NODES)]
     lines += ["features: nesting=1", f"hostname: {guest}", "memory: 786432"]
     mounts = ["/models,mp=/models,ro=1", f"{toolkit.target},mp={toolkit.target},ro=1"]
     lines += [f"mp{index}: {mount}" for index, mount in enumerate(mounts)]

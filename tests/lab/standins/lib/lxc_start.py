@@ -72,7 +72,7 @@ def _enter_group(vmid: int) -> None:
 
 def main(vmid: int) -> None:
     """Mount the disk, make the network and become systemd-nspawn."""
-    settings = pve.read(pve.LXC, vmid)
+    settings = pve.apply_pending(pve.LXC, vmid)
     binds = _binds(settings)
     disk = pve.DISKS / str(vmid)
     lower = Path(f"/var/lib/sglang-lab/lower.{vmid}").read_text(encoding="utf-8").strip()

@@ -6,6 +6,7 @@ Imitates PVE 9's output and messages (pct(1), pct.conf(5)). `exec` runs in the g
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -47,8 +48,8 @@ def do_config(args: list[str]) -> None:
 
 
 def do_pending(args: list[str]) -> None:
-    for key, text in sorted(pve.read(pve.LXC, int(args[0]))):
-        print(f"cur {key}: {text}")
+    for line in pve.show_pending(pve.LXC, int(args[0])):
+        print(line)
 
 
 def _enter(vmid: int, argv: list[str]) -> int:
@@ -111,8 +112,60 @@ def do_reboot(args: list[str]) -> None:
 
 def do_set(args: list[str]) -> None:
     vmid = int(args[0])
-    settings, _ = pve.change(pve.read(pve.LXC, vmid), args[1:], "pct set <vmid> [OPTIONS]")
-    pve.write(pve.LXC, vmid, settings)
+    before = pve.read(pve.LXC, vmid)
+    after, _ = pve.change(before, args[1:], "pct set <vmid> [OPTIONS]")
+    leader = pve.leader(vmid)
+    if leader is None:
+        pve.write(pve.LXC, vmid, after)
+        pve.apply_pending(pve.LXC, vmid)
+        return
+    _set_running(vmid, leader, before, after)
+
+
+def _set_running(vmid: int, leader: int, before: pve.Settings, after: pve.Settings) -> None:
+    """What of a change reaches a running container: a new devN at once, a changed or removed one at its next start.
+
+    PVE::LXC::Config, vmconfig_hotplug_pending and device_passthrough_hotplug.
+    """
+    old, new = dict(before), dict(after)
+    pending = dict(pve.read_pending(pve.LXC, vmid))
+    gone = set(filter(None, pending.pop("delete", "").split(",")))
+    now = [(key, text) for key, text in before if not key.startswith("dev")]
+    now = [(key, new.get(key, text)) if not key.startswith("lxc.") else (key, text) for key, text in now]
+    now += [(key, text) for key, text in after if key not in old and not key.startswith("dev")]
+    devices = {key: text for key, text in old.items() if key.startswith("dev")}
+    for key, text in new.items():
+        if not key.startswith("dev"):
+            continue
+        gone.discard(key)
+        if key not in old:
+            hot_add(leader, pve.options(text))
+            devices[key] = text
+            pending.pop(key, None)
+        elif old[key] != text:
+            pending[key] = text
+        else:
+            pending.pop(key, None)
+    for key in set(devices) - set(new):
+        gone.add(key)
+        pending.pop(key, None)
+    waiting = list(pending.items()) + ([("delete", ",".join(sorted(gone)))] if gone else [])
+    pve.write(pve.LXC, vmid, now + list(devices.items()), waiting)
+
+
+def hot_add(leader: int, given: dict[str, str]) -> None:
+    """Make a device node in a running container."""
+    source = Path(given.get("path", given.get("", "")))
+    if not source.exists():
+        sys.exit(f"Device {source} does not exist")
+    target = Path(f"/proc/{leader}/root{source}")
+    if target.exists():
+        sys.exit(f"Could not create device node {source}: File exists")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mode = int(given.get("mode", "0660"), 8)
+    os.mknod(target, mode | stat.S_IFCHR, source.stat().st_rdev)
+    os.chown(target, int(given.get("uid", "0")), int(given.get("gid", "0")))
+    target.chmod(mode)
 
 
 def do_push(args: list[str]) -> None:

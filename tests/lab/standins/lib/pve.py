@@ -15,6 +15,7 @@ LXC = Path("/etc/pve/lxc")
 QEMU = Path("/etc/pve/qemu-server")
 QEMU_STATE = Path("/run/qemu-server")
 DISKS = Path("/var/lib/lxc")
+PENDING = {LXC: "[pve:pending]", QEMU: "[PENDING]"}
 
 # The lines of a configuration: a key may stand more than once (lxc.* keys), so this is no dict.
 Settings = list[tuple[str, str]]
@@ -25,28 +26,81 @@ def vmids(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in folder.glob("*.conf") if path.stem.isdigit())
 
 
-def read(folder: Path, vmid: int) -> Settings:
-    """Settings of a guest in file order, without its snapshots; ends the program when there is no such guest."""
+def _sections(folder: Path, vmid: int) -> tuple[list[str], list[str], list[str]]:
+    """Lines of the configuration, of its pending changes, and of its snapshots; ends the program without a guest."""
     try:
         lines = (folder / f"{vmid}.conf").read_text(encoding="utf-8").splitlines()
     except OSError:
         sys.exit(f"Configuration file 'nodes/{os.uname().nodename}/{folder.name}/{vmid}.conf' does not exist")
-    result = []
+    parts: tuple[list[str], list[str], list[str]] = ([], [], [])
+    place = 0
     for line in lines:
         if line.startswith("["):
-            break  # snapshots follow
-        key, colon, value = line.partition(":")
-        if colon and not line.startswith("#"):
-            result.append((key.strip(), value.strip()))
-    return result
+            place = 1 if line == PENDING[folder] else 2
+        if place == 2 or (line and not line.startswith("[")):
+            parts[place].append(line)
+    return parts
 
 
-def write(folder: Path, vmid: int, settings: Settings) -> None:
-    """Write settings sorted by key, as PVE does, and in one step."""
+def _settings(lines: list[str]) -> Settings:
+    split = [line.partition(":") for line in lines if not line.startswith("#")]
+    return [(key.strip(), text.strip()) for key, colon, text in split if colon]
+
+
+def read(folder: Path, vmid: int) -> Settings:
+    """Settings of a guest in file order, without pending changes and snapshots."""
+    return _settings(_sections(folder, vmid)[0])
+
+
+def read_pending(folder: Path, vmid: int) -> Settings:
+    """Changes that wait for the guest's next start; `delete` names keys that will go."""
+    return _settings(_sections(folder, vmid)[1])
+
+
+def write(folder: Path, vmid: int, settings: Settings, pending: Settings | None = None) -> None:
+    """Write settings sorted by key, as PVE does, and in one step; snapshots and notes are kept.
+
+    `lxc.*` lines stand last and in their order: PVE does not sort those.
+    """
+    lines, _, snapshots = _sections(folder, vmid)
+    notes = [line for line in lines if line.startswith("#")]
+    waiting = read_pending(folder, vmid) if pending is None else pending
+    plain = sorted((key, text) for key, text in settings if not key.startswith("lxc."))
+    rows = [*plain, *((key, text) for key, text in settings if key.startswith("lxc."))]
+    body = [*notes, *(f"{key}: {text}" for key, text in rows)]
+    if waiting:
+        body += ["", PENDING[folder], *(f"{key}: {text}" for key, text in sorted(waiting))]
+    if snapshots:
+        body += ["", *snapshots]
     tmp = folder / f"{vmid}.conf.tmp"
-    tmp.write_text("".join(f"{key}: {value}\n" for key, value in sorted(settings)), encoding="utf-8")
+    tmp.write_text("\n".join(body) + "\n", encoding="utf-8")
     tmp.chmod(0o640)
     tmp.replace(folder / f"{vmid}.conf")
+
+
+def apply_pending(folder: Path, vmid: int) -> Settings:
+    """Make pending changes the configuration, as a start does; returns the settings."""
+    settings, pending = dict(read(folder, vmid)), read_pending(folder, vmid)
+    if pending:
+        gone = [name for key, text in pending if key == "delete" for name in text.split(",")]
+        raw = [(key, text) for key, text in read(folder, vmid) if key.startswith("lxc.")]
+        kept = {key: text for key, text in settings.items() if key not in gone and not key.startswith("lxc.")}
+        kept.update({key: text for key, text in pending if key != "delete"})
+        write(folder, vmid, [*kept.items(), *raw], [])
+    return read(folder, vmid)
+
+
+def show_pending(folder: Path, vmid: int) -> list[str]:
+    """Lines of `pct pending` and `qm pending` (PVE::GuestHelpers::format_pending)."""
+    waiting = read_pending(folder, vmid)
+    gone = [name for key, text in waiting if key == "delete" for name in text.split(",")]
+    new = {key: text for key, text in waiting if key != "delete"}
+    lines = []
+    for key, text in sorted(read(folder, vmid)):
+        lines.append(f"{'del' if key in gone else 'cur'} {key}: {text}")
+        if key in new:
+            lines.append(f"new {key}: {new.pop(key)}")
+    return lines + [f"new {key}: {text}" for key, text in sorted(new.items())]
 
 
 def value(settings: Settings, key: str, default: str = "") -> str:
