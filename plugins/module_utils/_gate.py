@@ -17,22 +17,10 @@ import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _service
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
+from ansible_collections.blackwell.sglang.plugins.module_utils._gate_settings import DEFAULTS
 from ansible_collections.blackwell.sglang.plugins.module_utils._http import Client
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places, Run
 from ansible_collections.blackwell.sglang.plugins.module_utils._unit_log import UnitLog
-
-# What an instance may set under ``gate``; each key is documented in the role's argument specs.
-DEFAULTS: dict[str, t.Any] = {
-    "ready_timeout": 1800,  # seconds; a cold JIT cache and 233 GB of weights took field reporters 15 minutes
-    "request_timeout": 120,  # seconds for one short completion; the first one may still compile a kernel
-    "prompt": "The capital of France is",
-    "max_tokens": 16,
-    "long_prompt_words": 3000,
-    "concurrency": 8,
-    "repetition": 0.9,  # share of one token, or one character, in an answer from which it counts as a loop
-    "capacity_tolerance": 0.02,
-    "skip": [],  # ids of checks that are not asked, each listed in the result as skipped
-}
 
 
 @dataclasses.dataclass

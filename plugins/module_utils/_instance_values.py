@@ -15,10 +15,12 @@ import typing as t
 from ansible_collections.blackwell.sglang.plugins.module_utils._findings import (
     Findings,
     Table,
+    did_you_mean,
     has_control,
     kind_of,
     shown,
 )
+from ansible_collections.blackwell.sglang.plugins.module_utils._gate_settings import CHECK_IDS, SETTINGS
 
 DEFAULT_USER = "sglang"
 DEFAULT_HOST = "127.0.0.1"
@@ -244,6 +246,65 @@ def need(need: Table, where: str, findings: Findings) -> Table | None:
         if need.get(key) is not None:
             found[key] = findings.integer(need[key], f"{where}.{key}", 1, 100_000_000, 32768 if key == "context" else 4)
     return found or None
+
+
+def gate(gate: Table, where: str, findings: Findings) -> Table:
+    """Settings of the gate's probes; what is wrong is left out, so that the default stands in for it."""
+    findings.known_keys(gate, where, SETTINGS)
+    found: Table = {}
+    for key, value in gate.items():
+        setting = SETTINGS.get(key)
+        place = f"{where}.{key}"
+        if setting is None:
+            continue
+        if key == "skip":
+            found[key] = _skipped(value, place, findings)
+        elif isinstance(setting.default, str):
+            found[key] = findings.text(value, place, setting.default, setting.default)
+        else:
+            number = _number(value, isinstance(setting.default, int))
+            if number is None or not setting.least <= number <= setting.most:
+                kind = "a whole number" if isinstance(setting.default, int) else "a number"
+                findings.problem(
+                    place,
+                    f"is {shown(value)}",
+                    f"{kind} from {setting.least:g} to {setting.most:g}: {setting.meaning}",
+                    f"write {place}: {setting.default}, or remove it",
+                    "type",
+                )
+            else:
+                found[key] = number
+    return found
+
+
+def _skipped(value: t.Any, where: str, findings: Findings) -> list[str]:
+    found = []
+    for index, entry in enumerate(findings.listing(value, where, "[right.long]")):
+        if isinstance(entry, str) and entry in CHECK_IDS:
+            found.append(entry)
+        else:
+            findings.problem(
+                f"{where}[{index}]",
+                f"is {shown(entry)}, no check of the gate",
+                "one of " + ", ".join(CHECK_IDS),
+                did_you_mean(str(entry), CHECK_IDS),
+                "choice",
+            )
+    return found
+
+
+def _number(value: t.Any, whole_only: bool) -> int | float | None:
+    """A number, also as text (``-e`` on the command line passes text); None for anything else."""
+    if isinstance(value, str):
+        try:
+            value = float(value) if len(value) < 20 else None
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if whole_only:
+        return int(value) if value == value // 1 else None
+    return value
 
 
 def listen(args: Table, where: str, findings: Findings) -> Table:

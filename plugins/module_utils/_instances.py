@@ -22,7 +22,6 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._findings import 
     deep_merge,
     did_you_mean,
     kind_of,
-    plain,
     shown,
 )
 from ansible_collections.blackwell.sglang.plugins.module_utils._stack_schema import check_indexes, resolved_stack
@@ -278,7 +277,7 @@ def _instance(raw: t.Any, where: str, catalogue: _Catalogue) -> Table | None:
         "api_key_set": values.api_key_set(given, where, findings),
         "need": values.need(_merged(profile, given, "need", where, findings), f"{where}.need", findings),
         "exceptions": excepted,
-        "gate": plain(_merged(profile, given, "gate", where, findings)),
+        "gate": values.gate(_merged(profile, given, "gate", where, findings), f"{where}.gate", findings),
         "tp_size": values.whole(effective.get("tp_size"), 1),
         "kv_cache_dtype": str(effective.get("kv_cache_dtype") or "auto"),
         "attention_backend": effective.get("attention_backend"),

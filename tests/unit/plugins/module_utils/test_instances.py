@@ -12,7 +12,16 @@ import typing as t
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.blackwell.sglang.plugins.module_utils import _instances, _stack_schema
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _gate,
+    _gate_ordered,
+    _gate_ready,
+    _gate_right,
+    _gate_roomy,
+    _gate_settings,
+    _instances,
+    _stack_schema,
+)
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -94,7 +103,7 @@ def test_profile_and_instance_are_merged_key_by_key() -> None:
             gpus=[3, 1, 0, 2],
             exceptions=[{"id": "rule_b", "reason": "ours", "until": datetime.date(2027, 1, 31)}],
             extra_args=["--enable-metrics"],
-            gate={"burst": 4},
+            gate={"concurrency": 4},
         )
     )
     assert result["problems"] == []
@@ -122,7 +131,7 @@ def test_profile_and_instance_are_merged_key_by_key() -> None:
         {"id": "rule_a", "reason": "the profile's", "until": None},
         {"id": "rule_b", "reason": "ours", "until": "2027-01-31"},
     ]
-    assert instance["gate"] == {"burst": 4}
+    assert instance["gate"] == {"concurrency": 4}
     assert (instance["unit"], instance["enabled"], instance["stack"]) == ("sglang-qwen.service", True, "nightly")
     assert instance["listen"] == {"host": "127.0.0.1", "port": 30001}
     assert (instance["tp_size"], instance["kv_cache_dtype"], instance["speculative"]) == (4, "bf16", False)
@@ -474,3 +483,40 @@ INSTANCES = st.dictionaries(st.sampled_from(_instances.INSTANCE_KEYS), TREES, ma
 def test_resolve_never_crashes_and_always_returns_its_schema(hostvars: dict[str, t.Any]) -> None:
     result = _instances.resolve(hostvars, STACKS, PROFILES, TODAY)
     validate(result)
+
+
+@pytest.mark.parametrize(
+    ("gate", "where", "said"),
+    [
+        ({"burst": 4}, "burst", "is not a key that is read here"),
+        ({"concurency": 4}, "concurency", "write concurrency"),
+        ({"ready_timeout": "soon"}, "ready_timeout", "a whole number from 1 to 86400"),
+        ({"ready_timeout": 0}, "ready_timeout", "seconds until the server must answer"),
+        ({"max_tokens": 2.5}, "max_tokens", "a whole number"),
+        ({"max_tokens": True}, "max_tokens", "a whole number"),
+        ({"capacity_tolerance": float("nan")}, "capacity_tolerance", "a number from 0 to 1"),
+        ({"prompt": ""}, "prompt", "one line of text"),
+        ({"skip": "right.long"}, "skip", "a list"),
+        ({"skip": ["right.lang"]}, "skip[0]", "write right.long"),
+    ],
+)
+def test_wrong_gate_settings_are_refused_before_any_connection(gate: dict[str, t.Any], where: str, said: str) -> None:
+    (problem,) = found(resolve(one(gate=gate)), f"sglang_instances[0].gate.{where}")
+    assert said in " ".join(str(value) for value in problem.values())
+
+
+def test_gate_settings_may_come_as_text_from_the_command_line() -> None:
+    result = resolve(one(gate={"ready_timeout": "30", "repetition": "1.5", "skip": ["right.long"]}))
+    assert result["problems"] == []
+    assert result["instances"][0]["gate"] == {"ready_timeout": 30, "repetition": 1.5, "skip": ["right.long"]}
+
+
+def test_the_instance_schema_names_the_settings_of_the_gate() -> None:
+    gate = schema("instance")["properties"]["gate"]["properties"]
+    assert {name: entry["default"] for name, entry in gate.items()} == _gate_settings.DEFAULTS
+    assert tuple(gate["skip"]["items"]["enum"]) == _gate_settings.CHECK_IDS
+
+
+def test_the_ids_of_checks_are_those_of_the_gate() -> None:
+    groups = (_gate_ready, _gate_right, _gate_ordered, _gate_roomy)
+    assert tuple(_gate.check_id(each) for group in groups for each in group.CHECKS) == _gate_settings.CHECK_IDS
