@@ -8,8 +8,6 @@ VENV := .venv/bin
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.collections
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-# molecule/ stands at the top; without this molecule asks for extensions/molecule.
-export MOLECULE_GLOB := molecule/*/molecule.yml
 
 SCENARIOS := default nightly_stack sgl_kernel sglang_service
 SCENARIOS_FULL := $(sort $(notdir $(patsubst %/molecule.yml,%,$(wildcard molecule/*/molecule.yml))))

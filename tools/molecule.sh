@@ -4,6 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scenario=$1
+export PATH=$PWD/.venv/bin:$PATH
+export ANSIBLE_CONFIG=$PWD/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$PWD/.collections
+# molecule/ stands at the top; without this molecule asks for extensions/molecule.
+export MOLECULE_GLOB='molecule/*/molecule.yml'
 down() { .venv/bin/python tests/lab/lab.py --lab "$scenario" down >/dev/null || true; }
 trap down EXIT INT TERM
-.venv/bin/molecule --no-command-borders test --scenario-name "$scenario"
+.venv/bin/molecule test --no-command-borders --scenario-name "$scenario"
