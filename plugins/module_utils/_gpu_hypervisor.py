@@ -38,11 +38,7 @@ def read(host: Host, guests: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.A
     Returns:
         ``{guests, devices, findings, message, ok}`` as RETURN of ``proxmox_gpu_info`` documents it.
     """
-    nodes = {
-        node["path"]: (node["major"], node["minor"])
-        for node in probe.device_nodes(host)
-        if node["path"] != "/dev/nvidia-caps"
-    }
+    nodes = nodes_of(host)
     states = {kind: _states(host, kind) for kind in {entry["kind"] for entry in guests} & set(_KINDS)}
     seen = Seen(states, nodes, cards_of(host), _machines(host))
     results = [_judge(host, entry, seen) for entry in guests]
@@ -60,14 +56,33 @@ def read(host: Host, guests: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.A
     }
 
 
+def nodes_of(host: Host) -> dict[str, tuple[int, int]]:
+    """The hypervisor's nodes /dev/nvidia* with major and minor number."""
+    return {
+        node["path"]: (node["major"], node["minor"])
+        for node in probe.device_nodes(host)
+        if node["path"] != "/dev/nvidia-caps"
+    }
+
+
+def identities(host: Host) -> list[dict[str, str]]:
+    """Cards that the driver holds as ``{address, node, uuid}``; the address without its function."""
+    found = []
+    for path in host.glob("/proc/driver/nvidia/gpus/*/information"):
+        text = host.text(path)
+        minor = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
+        name = re.search(r"^GPU UUID:\s*(\S+)", text, re.MULTILINE)
+        if minor:
+            address = pve.pci(path.split("/")[-2])
+            found.append(
+                {"address": address, "node": f"/dev/nvidia{minor.group(1)}", "uuid": name.group(1) if name else ""}
+            )
+    return found
+
+
 def cards_of(host: Host) -> dict[str, str]:
     """Card address (``0000:c1:00``) to its node, from /proc/driver/nvidia/gpus/*/information."""
-    found = {}
-    for path in host.glob("/proc/driver/nvidia/gpus/*/information"):
-        minor = re.search(r"^Device Minor:\s*(\d+)", host.text(path), re.MULTILINE)
-        if minor:
-            found[pve.pci(path.split("/")[-2])] = f"/dev/nvidia{minor.group(1)}"
-    return found
+    return {card["address"]: card["node"] for card in identities(host)}
 
 
 def _machines(host: Host) -> dict[int, dict[str, t.Any]]:
