@@ -9,7 +9,12 @@ import json
 import pathlib
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _stack_host, _stack_lock, _stack_release
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _stack_choice,
+    _stack_host,
+    _stack_lock,
+    _stack_release,
+)
 
 
 def probe(
@@ -17,8 +22,14 @@ def probe(
     root: str,
     stacks: t.Mapping[str, t.Mapping[str, t.Any]],
     cuda_homes: t.Sequence[str] = (),
+    *,
+    used: t.Mapping[str, str] | None = None,
+    asked: t.Collection[str] = (),
 ) -> dict[str, t.Any]:
-    """Everything that the roles nightly_stack and sgl_kernel need to know before they act."""
+    """Everything that the roles nightly_stack and sgl_kernel need to know before they act.
+
+    ``used`` maps instances to their stacks, ``asked`` are those that name one themselves, for the advice.
+    """
     releases = _stack_release.read_releases(root)
     links = _stack_release.linked(root)
     jobs = _stack_host.jobs(run)
@@ -32,6 +43,7 @@ def probe(
         "links": links,
         "good": sorted(_stack_release.good() & {release["id"] for release in releases}),
         "stacks": {name: _stack(name, stack, releases, links, interpreters) for name, stack in stacks.items()},
+        "advice": _stack_choice.advice(stacks, used or {}, asked),
         "wheels": wheels(root),
         "lock": lock,
         "jobs": jobs,
@@ -87,6 +99,7 @@ def _stack(
         "previous": _stack_release.previous_for(name, usable, links),
         "interpreter": _stack_host.choose_interpreter(stack.get("python") or [], interpreters),
         "todo": todo(stack, release),
+        "build": _stack_choice.source_build(stack, release),
     }
 
 

@@ -83,17 +83,26 @@ packages:
       hashes: ["sha256:0c1d"]
       via: [sglang-stack, sglang]
 changes:
-  description: What would be different from O(current); C(action) is add, remove, upgrade, downgrade or rebuild.
+  description:
+    - What would be different from O(current); C(action) is add, remove, upgrade, downgrade or rebuild. C(index) is the
+      URL that the new version comes from, C(source) the name of that index in the stack.
   returned: when the resolution succeeded
   type: list
   elements: dict
-  sample: [{name: torch, before: 2.12.0.dev20260307+cu130, after: 2.9.1, action: downgrade}]
+  sample:
+    - name: torch
+      before: 2.12.0.dev20260307+cu130
+      after: 2.9.1
+      action: downgrade
+      index: https://pypi.org/simple
+      source: default
+      hashes: ["sha256:0c1d"]
 table:
   description: The changes as lines of text.
   returned: when the resolution succeeded
   type: list
   elements: str
-  sample: ["downgrade  torch  2.12.0.dev20260307+cu130 -> 2.9.1"]
+  sample: ["downgrade  torch  2.12.0.dev20260307+cu130 -> 2.9.1  [default]"]
 findings:
   description: What the guard says; C(severity) is refuse or warn, C(lifted) the reason of an exception.
   returned: when the resolution succeeded
@@ -170,13 +179,34 @@ def resolve(module: AnsibleModule) -> str:
     return _stack_plan.write_lock(exported, uv_lock, machine)
 
 
-def table(changes: list[_stack_plan.Change]) -> list[str]:
-    """Lines that a person reads: what happens to which package."""
-    width = max((len(change.name) for change in changes), default=0)
+def described(
+    changes: t.Iterable[_stack_plan.Change], packages: t.Mapping[str, _stack_plan.Package], indexes: dict[str, str]
+) -> list[dict[str, t.Any]]:
+    """The changes with the index and the hashes that the new versions come by."""
+    names = {_stack_uv.hide_credentials(url).rstrip("/"): name for name, url in indexes.items()}
+    result = []
+    for change in changes:
+        package = packages.get(change.name)
+        index = package.index if package else None
+        result.append(
+            {
+                **vars(change),
+                "index": index,
+                "source": names.get(index.rstrip("/"), "default") if index else None,
+                "hashes": package.hashes if package else [],
+            }
+        )
+    return result
+
+
+def table(changes: list[dict[str, t.Any]]) -> list[str]:
+    """Lines that a person reads: what happens to which package, and from which index it comes."""
+    width = max((len(change["name"]) for change in changes), default=0)
     lines = []
     for change in changes:
-        versions = " -> ".join(filter(None, (change.before, change.after)))
-        lines.append(f"{change.action:<10} {change.name:<{width}} {versions}")
+        versions = " -> ".join(filter(None, (change["before"], change["after"])))
+        source = f"  [{change['source']}]" if change["source"] else ""
+        lines.append(f"{change['action']:<10} {change['name']:<{width}} {versions}{source}")
     return lines
 
 
@@ -206,12 +236,13 @@ def main() -> None:
         before = _stack_plan.read_environment(current) or _stack_plan.read_environment(
             _stack_plan.site_packages(current)
         )
-    changes = [change for change in _stack_plan.changes(before, packages) if change.action != "keep"]
+    changed = [change for change in _stack_plan.changes(before, packages) if change.action != "keep"]
+    changes = described(changed, packages, stack.get("indexes") or {})
     findings = _stack_guard.judge(stack, packages, before)
     refusals = _stack_guard.refusals(findings)
     result: dict[str, t.Any] = {
         "packages": [package.as_dict() for package in packages.values()],
-        "changes": [vars(change) for change in changes],
+        "changes": changes,
         "table": table(changes),
         "findings": [finding.as_dict() for finding in findings],
         "refused": bool(refusals),

@@ -28,6 +28,15 @@ options:
       - Resolved stacks by name, as C(sglang_resolved.stacks) has them; C(digest), C(python) and C(kernel) are read.
     type: dict
     default: {}
+  used:
+    description: Instances and the name of the stack that each uses, for RV(advice).
+    type: dict
+    default: {}
+  asked:
+    description: Instances that name their stack themselves; the stack of the others is a default.
+    type: list
+    elements: str
+    default: []
   cuda_homes:
     description: Folders of CUDA toolkits to look at before the usual places.
     type: list
@@ -75,11 +84,24 @@ good:
 stacks:
   description: >-
     For each stack its C(digest), the C(release) that serves it or is being built, the C(previous) verified one, the
-    C(interpreter) to build with, and C(todo), a list out of C(install), C(kernel), C(verify).
+    C(interpreter) to build with, C(todo), a list out of C(install), C(kernel), C(verify), and C(build), whether the
+    kernel has to be built from source and why.
   returned: success
   type: dict
   sample:
-    nightly: {digest: 4b1a2c3d4e5f, release: null, previous: null, interpreter: null, todo: [install, kernel, verify]}
+    stable:
+      digest: 4b1a2c3d4e5f
+      release: null
+      previous: null
+      interpreter: {version: "3.12", path: /usr/bin/python3.12, managed: false, headers: true}
+      todo: [install, verify]
+      build: {needed: false, why: sglang-kernel 0.4.10 comes as a wheel that holds SM120 code}
+advice:
+  description: What would be the better choice, in sentences; a nightly that nothing asks for is one.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 wheels:
   description: Kernel wheels built here, each with the C(stamp) that it was built for.
   returned: success
@@ -146,6 +168,8 @@ def main() -> None:
         argument_spec={
             "root": {"type": "path", "default": "/opt/sglang"},
             "stacks": {"type": "dict", "default": {}},
+            "used": {"type": "dict", "default": {}},
+            "asked": {"type": "list", "elements": "str", "default": []},
             "cuda_homes": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -155,8 +179,10 @@ def main() -> None:
         result: tuple[int, str, str] = module.run_command(command, handle_exceptions=False)
         return result
 
-    root, stacks = module.params["root"], module.params["stacks"]
-    module.exit_json(changed=False, **_stack_probe.probe(run, root, stacks, module.params["cuda_homes"]))
+    params = module.params
+    words = (params["root"], params["stacks"], params["cuda_homes"])
+    found = _stack_probe.probe(run, *words, used=params["used"], asked=params["asked"])
+    module.exit_json(changed=False, **found)
 
 
 if __name__ == "__main__":
