@@ -39,13 +39,38 @@ def interpreters(root: str | pathlib.Path) -> list[dict[str, t.Any]]:
     return [found[version] for version in sorted(found, key=lambda text: int(text.split(".")[1]))]
 
 
-def choose_interpreter(wanted: t.Sequence[str], found: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any] | None:
-    """The first wanted version that the host has; the host's own are preferred by the order of the stack alone."""
-    by_version = {entry["version"]: entry for entry in found}
-    for version in wanted:
-        if version in by_version:
-            return by_version[version]
-    return None
+def choose_interpreter(
+    wanted: t.Sequence[str], found: t.Sequence[dict[str, t.Any]], named: str = "", run: Run | None = None
+) -> dict[str, t.Any] | None:
+    """The interpreter of a release: the one named, else the host's newest that the wheels allow, else a managed one.
+
+    Managed ones lie under ``ROOT/python``: uv fetched them, or they came packed in a wheelhouse.
+
+    Args:
+        wanted: versions that the stack's wheels allow.
+        found: what :func:`interpreters` found.
+        named: a version or a path out of the inventory; nothing else is taken then.
+        run: runs a named path that is not among those found, to learn its version.
+    """
+    if "/" in named:
+        known = next((entry for entry in found if entry["path"] == named), None)
+        return known or (_named_path(named, run) if run is not None else None)
+    allowed = [entry for entry in found if (entry["version"] == named if named else entry["version"] in wanted)]
+    own = [entry for entry in allowed if not entry["managed"]]
+    return max(own or allowed, key=lambda entry: int(entry["version"].split(".")[1]), default=None)
+
+
+def _named_path(path: str, run: Run) -> dict[str, t.Any] | None:
+    code = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_paths()['include'])"
+    try:
+        rc, out, _err = run([path, "-I", "-c", code])
+    except OSError:
+        return None
+    if rc != 0 or len(out.split()) < 2:
+        return None
+    version, include = out.split(maxsplit=1)
+    headers = pathlib.Path(include.strip(), "Python.h").is_file()
+    return {"version": version, "path": path, "managed": False, "headers": headers}
 
 
 def uv(root: str | pathlib.Path) -> dict[str, str] | None:
@@ -67,20 +92,48 @@ def disk_free(path: str | pathlib.Path) -> int:
     return stat.f_bavail * stat.f_frsize
 
 
-def memory_limit() -> int:
-    """Bytes of memory that this host or container may use: the smallest of MemTotal and the cgroup limits (v1, v2)."""
+def memory_limit(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
+    """Bytes of memory that this host or container may use: the smallest of MemTotal and every cgroup limit above us.
+
+    A limit stands in the group of this process or in any group around it (v2 ``memory.max``, v1
+    ``memory.limit_in_bytes``); inside a container the container's own group is the root of what can be seen.
+    """
     limits = []
-    for line in pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+    for line in pathlib.Path(proc, "meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemTotal:"):
             limits.append(int(line.split()[1]) * 1024)
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+    for folder, name in _memory_groups(proc, cgroups):
         try:
-            text = pathlib.Path(name).read_text(encoding="ascii").strip()
+            text = (folder / name).read_text(encoding="ascii").strip()
         except OSError:
             continue
+        # v2 says "max" where there is no limit, v1 a number that no host has.
         if text.isdigit():
             limits.append(int(text))
     return min(limits)
+
+
+def _memory_groups(proc: str, cgroups: str) -> t.Iterator[tuple[pathlib.Path, str]]:
+    """Folders of the memory controller from this process's group up to the root, with the name of the limit's file."""
+    v1, v2 = pathlib.Path(cgroups, "memory"), pathlib.Path(cgroups)
+    if (v2 / "unified").is_dir():
+        v2 = v2 / "unified"
+    try:
+        lines = pathlib.Path(proc, "self", "cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in [*lines, "0::/", "0:memory:/"]:
+        _number, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = v2, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = v1, "memory.limit_in_bytes"
+        else:
+            continue
+        # A group outside of what the container sees is written with "..".
+        parts = [part for part in path.split("/") if part and part != ".."]
+        for depth in range(len(parts), -1, -1):
+            yield root.joinpath(*parts[:depth]), name
 
 
 def cores() -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import (
@@ -25,10 +26,12 @@ def probe(
     *,
     used: t.Mapping[str, str] | None = None,
     asked: t.Collection[str] = (),
+    python: str = "",
 ) -> dict[str, t.Any]:
     """Everything that the roles nightly_stack and sgl_kernel need to know before they act.
 
     ``used`` maps instances to their stacks, ``asked`` are those that name one themselves, for the advice.
+    ``python`` is the interpreter that the inventory names.
     """
     releases = _stack_release.read_releases(root)
     links = _stack_release.linked(root)
@@ -37,12 +40,16 @@ def probe(
     if lock is not None:
         lock = {**lock, "stale": _stack_lock.is_stale(lock, jobs)}
     interpreters = _stack_host.interpreters(root)
+    chosen = {
+        name: _stack_host.choose_interpreter(stack.get("python") or [], interpreters, python, run)
+        for name, stack in stacks.items()
+    }
     processors, memory = _stack_host.cores(), _stack_host.memory_limit()
     return {
         "releases": releases,
         "links": links,
         "good": sorted(_stack_release.good() & {release["id"] for release in releases}),
-        "stacks": {name: _stack(name, stack, releases, links, interpreters) for name, stack in stacks.items()},
+        "stacks": {name: _stack(name, stack, releases, links, chosen[name]) for name, stack in stacks.items()},
         "advice": _stack_choice.advice(stacks, used or {}, asked),
         "wheels": wheels(root),
         "lock": lock,
@@ -50,6 +57,7 @@ def probe(
         "interpreters": interpreters,
         "uv": _stack_host.uv(root),
         "toolkit": _stack_host.toolkit(run, cuda_homes) if _needs_build(stacks, releases) else None,
+        "ccache": shutil.which("ccache"),
         "cores": processors,
         "memory_bytes": memory,
         "build_jobs": _stack_host.build_jobs(processors, memory),
@@ -88,7 +96,7 @@ def _stack(
     stack: t.Mapping[str, t.Any],
     releases: list[_stack_release.Release],
     links: t.Mapping[str, str],
-    interpreters: list[dict[str, t.Any]],
+    interpreter: dict[str, t.Any] | None,
 ) -> dict[str, t.Any]:
     usable = [release for release in releases if release["state"] != "broken" and _whole(release)]
     digest = str(stack.get("digest") or "")
@@ -97,7 +105,7 @@ def _stack(
         "digest": digest,
         "release": release,
         "previous": _stack_release.previous_for(name, usable, links),
-        "interpreter": _stack_host.choose_interpreter(stack.get("python") or [], interpreters),
+        "interpreter": interpreter,
         "todo": todo(stack, release),
         "build": _stack_choice.source_build(stack, release),
     }

@@ -28,6 +28,12 @@ options:
       - Resolved stacks by name, as C(sglang_resolved.stacks) has them; C(digest), C(python) and C(kernel) are read.
     type: dict
     default: {}
+  python:
+    description:
+      - The interpreter to take, as a version or a path. Without it the newest of the host's own that a stack's C(python)
+        allows is taken, else one under C(ROOT/python), which uv fetched or a wheelhouse brought.
+    type: str
+    default: ""
   used:
     description: Instances and the name of the stack that each uses, for RV(advice).
     type: dict
@@ -136,6 +142,11 @@ toolkit:
   returned: success
   type: dict
   sample: {home: /usr/local/cuda, nvcc: /usr/local/cuda/bin/nvcc, version: "13.0"}
+ccache:
+  description: The ccache of the host, which a build uses; null without one.
+  returned: success
+  type: str
+  sample: /usr/bin/ccache
 cores:
   description: Processors that may be used.
   returned: success
@@ -168,6 +179,7 @@ def main() -> None:
         argument_spec={
             "root": {"type": "path", "default": "/opt/sglang"},
             "stacks": {"type": "dict", "default": {}},
+            "python": {"type": "str", "default": ""},
             "used": {"type": "dict", "default": {}},
             "asked": {"type": "list", "elements": "str", "default": []},
             "cuda_homes": {"type": "list", "elements": "path", "default": []},
@@ -181,7 +193,7 @@ def main() -> None:
 
     params = module.params
     words = (params["root"], params["stacks"], params["cuda_homes"])
-    found = _stack_probe.probe(run, *words, used=params["used"], asked=params["asked"])
+    found = _stack_probe.probe(run, *words, used=params["used"], asked=params["asked"], python=params["python"])
     module.exit_json(changed=False, **found)
 
 

@@ -192,12 +192,6 @@ def test_jobs_fit_cores_and_memory(cores: int, gib: int, jobs: int) -> None:
     assert _stack_host.build_jobs(cores, gib * 2**30) == jobs
 
 
-def test_interpreter_is_the_first_that_the_stack_wants() -> None:
-    found = [{"version": "3.11"}, {"version": "3.13"}]
-    assert _stack_host.choose_interpreter(["3.12", "3.13", "3.11"], found) == {"version": "3.13"}
-    assert _stack_host.choose_interpreter(["3.12"], found) is None
-
-
 def test_wheel_without_its_stamp_does_not_count(tmp_path: pathlib.Path) -> None:
     for name, stamp in (("aaaa", True), ("bbbb", False)):
         folder = tmp_path / "wheels" / name
