@@ -1,0 +1,37 @@
+"""What the tests of this scenario share: the host under faults, and the table of what was seen."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import typing as t
+
+import pytest
+
+SCENARIO = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(SCENARIO.parent / "shared"))
+sys.path.insert(0, str(SCENARIO / "tests"))
+
+from bench import Bench, Row
+
+from playbooks import Playbooks
+
+
+@pytest.fixture(scope="session")
+def rows() -> t.Iterator[list[Row]]:
+    """Expected and seen of each fault; written as a table at the end, also when some failed."""
+    seen: list[Row] = []
+    yield seen
+    target = pathlib.Path(os.environ.get("SGLANG_FAULT_TABLE", SCENARIO.parents[1] / "reports" / "service_faults.md"))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(Row.table(seen), encoding="utf-8")
+
+
+@pytest.fixture
+def bench(host: t.Any, tmp_path: pathlib.Path, rows: list[Row]) -> t.Iterator[Bench]:
+    """The host, serving as wanted before the fault and after it."""
+    one = Bench(host, Playbooks(SCENARIO, tmp_path / "reports"), rows)
+    one.require_quiet()
+    yield one
+    one.tidy()

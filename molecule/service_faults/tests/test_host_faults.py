@@ -1,0 +1,212 @@
+"""What happens beside the engine: foreign processes, kills, reboots, cuts, broken checkpoints."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+from bench import UNIT, Bench
+
+MODEL = "/models/Qwen3.5-397B-A17B-NVFP4"
+# Holds 40,000 MiB of GPU 0 as its own process, under another user than the service's.
+STRANGER = """
+import json, os, pathlib, time
+start = int(pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+entry = {"pid": os.getpid(), "starttime": start, "name": "python3", "gpus": {"0": 40000}}
+pathlib.Path(f"/run/lab-gpus/holders/{os.getpid()}.json").write_text(json.dumps(entry))
+time.sleep(3600)
+"""
+
+
+def stranger(bench: Bench, *options: str) -> None:
+    """Start the foreign holder as a unit of its own and wait until it holds memory."""
+    words = " ".join(options)
+    bench.host.check_output(f"systemd-run --unit=sglang-test-stranger {words} python3 -c %s", STRANGER)
+    assert bench.until(lambda: bool(bench.strangers()), 10)
+
+
+def refused(bench: Bench, fault: str, named: list[str], **keys: t.Any) -> None:
+    """A deployment is refused before the service is touched, and the words name what stands in the way."""
+    started = time.monotonic()
+    before = bench.show("InvocationID")
+    run = bench.serve(env={"OMP_NUM_THREADS": "7"}, **keys)  # a change, so that it would be deployed
+    untouched = bench.show("InvocationID") == before
+    said = " ".join(run.output.split())
+    missing = [word for word in named if word not in said]
+    failure = bench.report().get("failure") or {}
+    row = bench.note(
+        fault,
+        f"refused before anything stops; names {', '.join(named)}",
+        f"status {run.rc}; untouched: {untouched}; not named: {missing or 'nothing'}; report: {failure.get('task')}",
+        started,
+    )
+    assert run.rc != 0, run.output
+    assert untouched
+    assert missing == [], run.output
+    assert "was not touched" in said or "is not whole" in said
+    assert bench.report()["result"] == "failed"
+    assert "OMP_NUM_THREADS" not in bench.host.file("/etc/sglang/qwen.env").content_string
+    row.right = True
+
+
+def test_a_foreign_holder_of_a_gpu(bench: Bench) -> None:
+    stranger(bench, "--uid=nobody")
+    refused(bench, "foreign holder of a GPU", ["GPU 0", "40000 MiB", "sglang-test-stranger.service"])
+
+
+def test_memory_that_nobody_holds_any_more(bench: Bench) -> None:
+    bench.on("pve1", "echo '{\"3\": 624}' > /run/lab-gpus/stuck.json")
+    refused(bench, "GPU memory of a wedged process", ["GPU 3", "624 MiB", "cannot be seen from here"])
+
+
+def test_a_foreign_server_on_the_port(bench: Bench) -> None:
+    bench.host.check_output(
+        "systemd-run --unit=sglang-test-stranger python3 -m http.server 30001 --bind 127.0.0.1 --directory /var/empty"
+        " || systemd-run --unit=sglang-test-stranger python3 -m http.server 30001 --bind 127.0.0.1"
+    )
+    assert bench.until(
+        lambda: (
+            "30001" in bench.host.check_output("cat /proc/net/tcp | awk '{print $2}'")
+            or bench.host.socket("tcp://127.0.0.1:30001").is_listening
+        ),
+        10,
+    )
+    refused(
+        bench,
+        "foreign server on the port",
+        ["port 30001 is answered by", "sglang-test-stranger.service"],
+        args={"port": 30001},
+    )
+
+
+def broken(bench: Bench, change: str) -> str:
+    """A copy of the checkpoint with something wrong; its folder."""
+    bench.host.check_output(f"rm -rf /srv/broken && cp -r {MODEL} /srv/broken && cd /srv/broken && {change}")
+    return "/srv/broken"
+
+
+def test_a_checkpoint_whose_shard_was_cut(bench: Bench) -> None:
+    shard = bench.host.check_output(f"ls {MODEL} | grep safetensors$ | sort | tail -1")
+    path = broken(bench, f"truncate -s -100 {shard}")
+    refused(bench, "broken checkpoint", ["is not whole", shard], model_path=path)
+
+
+def test_a_checkpoint_with_a_missing_shard(bench: Bench) -> None:
+    shard = bench.host.check_output(f"ls {MODEL} | grep safetensors$ | sort | tail -1")
+    path = broken(bench, f"rm {shard}")
+    refused(bench, "missing shard", ["is not whole", shard], model_path=path)
+
+
+def proved_again(bench: Bench, before: str) -> bool:
+    """Whether another start than ``before`` serves and the verifier on the host proved it."""
+    proof = bench.proof()
+    return bool(bench.serves() == [] and bench.show("InvocationID") != before and proof["by"] == "verifier")
+
+
+def test_a_server_that_is_killed(bench: Bench) -> None:
+    started = time.monotonic()
+    before = bench.show("InvocationID")
+    bench.host.check_output(f"kill -9 {bench.show('MainPID')}")
+    again = bench.until(lambda: proved_again(bench, before), 90)
+    row = bench.note(
+        "kill -9 of the server",
+        "systemd starts it again; the verifier proves the new start",
+        f"restarts {bench.show('NRestarts')}, proof by {bench.proof()['by']}, {bench.serves() or 'serves'}",
+        started,
+    )
+    assert again, bench.host.check_output(f"journalctl -n 60 --no-pager -u {UNIT} -u sglang-verify@qwen")
+    row.right = True
+
+
+def test_a_server_that_crashes_later(bench: Bench) -> None:
+    started = time.monotonic()
+    run = bench.serve({"fault": "crash_later", "seconds": 25, "times": 1, "counter": "/var/cache/sglang/qwen/.count"})
+    assert run.rc == 0, run.output
+    before = bench.show("InvocationID")
+    again = bench.until(
+        lambda: (
+            bench.show("InvocationID") != before
+            and bench.proof()["invocation_id"] == bench.show("InvocationID")
+            and bench.proof()["passed"]
+        ),
+        120,
+    )
+    row = bench.note(
+        "crash_later",
+        "the gate passes; the crash is seen, systemd starts it again, the verifier proves it",
+        f"restarts {bench.show('NRestarts')}, proof by {bench.proof()['by']}",
+        started,
+    )
+    assert again, bench.host.check_output(f"journalctl -n 60 --no-pager -u {UNIT} -u sglang-verify@qwen")
+    assert bench.proof()["by"] == "verifier"
+    row.right = True
+    bench.host.run("rm -f /var/cache/sglang/qwen/.count")
+
+
+def test_a_server_that_computes_nonsense_after_a_restart_at_night(bench: Bench) -> None:
+    started = time.monotonic()
+    bench.host.check_output("echo %s > /etc/sglang-standin.json", json.dumps({"fault": "nan"}))
+    bench.host.check_output(f"systemctl restart {UNIT}")
+    seen = bench.until(lambda: bench.show("Result", "sglang-verify@qwen.service") == "exit-code", 60)
+    status = bench.playbooks.run("playbooks/status.yml")
+    said = " ".join(status.output.split())
+    row = bench.note(
+        "nan after a restart without Ansible",
+        "the verifier's unit fails, proof.json says no, status names it",
+        f"verifier failed: {seen}; proof passed: {bench.proof()['passed']}; status: {'computes NaN' in said}",
+        started,
+    )
+    assert seen
+    assert not bench.proof()["passed"]
+    assert "computes NaN" in said, status.output
+    assert status.changed == {}
+    row.right = True
+    bench.host.check_output("rm /etc/sglang-standin.json")
+    bench.host.check_output(f"systemctl restart {UNIT}")
+    assert bench.until(lambda: bench.serves() == [], 90)
+
+
+def test_the_guest_is_booted_again(bench: Bench) -> None:
+    started = time.monotonic()
+    before = bench.show("InvocationID")
+    bench.on("pve1", "pct reboot 101")
+    again = bench.until(lambda: proved_again(bench, before), 150)
+    row = bench.note(
+        "reboot of the guest",
+        "the service is back, proved by the verifier",
+        f"back: {again}, proof by {bench.proof()['by']}",
+        started,
+    )
+    assert again, bench.serves()
+    row.right = True
+
+
+def test_the_power_is_cut_between_switch_and_gate(bench: Bench) -> None:
+    started = time.monotonic()
+    before = bench.show("InvocationID")
+    run = bench.playbooks.run(
+        "site.yml",
+        "--tags",
+        "sglang_service",
+        variables=bench.variables({"fault": "nan"}),
+        kill_at="TASK [blackwell.sglang.sglang_service : Gate the instance]",
+        kill_after=1.0,
+    )
+    assert run.killed, run.output
+    marked = bench.host.file("/var/lib/sglang/qwen/pending.json").exists
+    bench.on("pve1", "pct stop 101; pct start 101")
+    again = bench.until(lambda: proved_again(bench, before), 150)
+    row = bench.note(
+        "power cut between switch and gate",
+        "the next boot serves the last good one, proved",
+        f"mark was there: {marked}; back: {again}; {bench.serves() or 'serves'}",
+        started,
+    )
+    assert marked
+    assert again, bench.host.check_output("journalctl -b -n 80 --no-pager -u 'sglang-*'")
+    assert "is back" in bench.host.check_output("journalctl -b --no-pager -u sglang-recover.service")
+    after = bench.serve()
+    assert after.rc == 0, after.output
+    assert after.changed == {}, after.output
+    row.right = True

@@ -1,0 +1,120 @@
+"""The playbooks of an operator, one after the other against the same instance."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+from conftest import SCENARIO
+
+from playbooks import Playbooks
+
+CONVERGE = str(SCENARIO / "converge.yml")
+
+SECRET = "k3y-that-must-never-be-seen"
+INSTANCE = {
+    "name": "qwen",
+    "profile": "qwen3_5_397b_nvfp4",
+    "stack": "lab",
+    "model_path": "/models/Qwen3.5-397B-A17B-NVFP4",
+}
+
+
+def test_status_shows_the_proof_and_changes_nothing(playbooks: Playbooks, tmp_path: pathlib.Path) -> None:
+    run = playbooks.run("playbooks/status.yml", variables={"sglang_status_json": str(tmp_path)})
+    assert run.rc == 0, run.output
+    assert run.changed == {}
+    assert "qwen: active (running)" in run.output
+    assert "KV cache bfloat16 (ok)" in run.output
+    kept = json.loads((tmp_path / "sglang1.json").read_text())
+    assert kept["status"]["gates"]["qwen"]["passed"]
+
+
+def test_a_second_run_costs_two_calls_of_this_role(playbooks: Playbooks, service: t.Any) -> None:
+    before = service.show("InvocationID")
+    run = playbooks.run(CONVERGE)
+    assert run.rc == 0, run.output
+    assert run.changed == {}, run.output
+    calls = [call[2].rsplit(".", 1)[-1] for call in run.module_calls]
+    assert [call for call in calls if call not in ("sglang_release_info", "sglang_release")] == [
+        "sglang_service_info",
+        "sglang_gate",
+    ], calls
+    assert service.show("InvocationID") == before
+
+
+def test_restart_proves_the_new_start(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
+    before = service.show("InvocationID")
+    run = playbooks.run("playbooks/restart.yml")
+    assert run.rc == 0, run.output
+    assert service.show("InvocationID") != before
+    proof = json.loads(host.file("/var/lib/sglang/qwen/proof.json").content_string)
+    assert proof["passed"]
+    assert proof["invocation_id"] == service.show("InvocationID")
+
+
+def test_a_key_protects_the_server_and_shows_nowhere(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
+    run = playbooks.run(CONVERGE, "--diff", variables={"sglang_instances": [{**INSTANCE, "api_key": SECRET}]})
+    assert run.rc == 0, run.output
+    assert SECRET not in run.output
+    ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:30000/v1/models')"
+    assert "401" in host.run("python3 -c %s", ask).stderr
+    pid = service.show("MainPID")
+    assert host.run(f"runuser -u nobody -- cat /proc/{pid}/environ").rc != 0
+    for command in (
+        "journalctl --no-pager --all",
+        f"systemctl cat {service.unit}",
+        f"systemctl show {service.unit}",
+        "cat /etc/sglang/qwen.env /var/lib/sglang/qwen/proof.json /var/lib/sglang/qwen/good.json",
+        "cat /proc/[0-9]*/cmdline",
+        "cat /proc/[0-9]*/environ",
+    ):
+        out = host.run(command).stdout
+        assert len(out) > 50, command
+        assert SECRET not in out, command
+    status = playbooks.run("playbooks/status.yml", variables={"sglang_instances": [{**INSTANCE, "api_key": SECRET}]})
+    assert "qwen: active" in status.output
+    assert SECRET not in status.output
+
+
+def test_rollback_goes_back_to_what_was_good_before(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
+    with_key = host.file(f"/etc/systemd/system/{service.unit}").content_string
+    assert "LoadCredential" in with_key
+    look = playbooks.run("playbooks/rollback.yml", "--check")
+    assert look.rc == 0, look.output
+    assert host.file(f"/etc/systemd/system/{service.unit}").content_string == with_key
+    run = playbooks.run("playbooks/rollback.yml")
+    assert run.rc == 0, run.output
+    assert "LoadCredential" not in host.file(f"/etc/systemd/system/{service.unit}").content_string
+    proof = json.loads(host.file("/var/lib/sglang/qwen/proof.json").content_string)
+    assert proof["passed"]
+    assert proof["invocation_id"] == service.show("InvocationID")
+
+
+def test_uninstall_does_nothing_unless_it_is_meant(playbooks: Playbooks, service: t.Any) -> None:
+    run = playbooks.run("playbooks/uninstall.yml")
+    assert run.rc != 0
+    assert "sglang_uninstall_confirm=true" in run.output
+    assert run.module_calls == []
+    assert service.show("ActiveState") == "active"
+
+
+def test_stop_frees_every_gpu_and_lasts(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
+    run = playbooks.run("playbooks/stop.yml")
+    assert run.rc == 0, run.output
+    assert service.show("ActiveState") == "inactive"
+    assert not host.service(service.unit).is_enabled
+    assert max(service.used_mib()) < 512
+    again = playbooks.run("playbooks/stop.yml")
+    assert again.rc == 0, again.output
+    assert again.changed == {}, again.output
+    assert "wanted started" in playbooks.run("playbooks/status.yml").output
+
+
+def test_the_next_run_brings_it_back(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
+    run = playbooks.run(CONVERGE)
+    assert run.rc == 0, run.output
+    assert service.show("ActiveState") == "active"
+    assert host.service(service.unit).is_enabled
+    assert not host.file("/etc/sglang/qwen.api_key").exists
