@@ -1,4 +1,4 @@
-"""What the tests of this scenario share: the guest's proof, and the scenario's playbooks."""
+"""What the tests of this scenario share: the guest, its proof, and the scenario's playbooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import pytest
 SCENARIO = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(SCENARIO.parent / "shared"))
 
+from hosts import connect
+
 from playbooks import Playbooks
+
+
+@pytest.fixture(scope="session")
+def host() -> t.Any:
+    """The scenario's guest."""
+    return connect(SCENARIO)
 
 
 @pytest.fixture
