@@ -1,4 +1,4 @@
-"""A scenario's hosts for testinfra, by the lab's own names: its inventory holds templates, which testinfra does not render."""
+"""A scenario's hosts for testinfra, by names of the lab: testinfra does not render the templates of an inventory."""
 
 from __future__ import annotations
 
