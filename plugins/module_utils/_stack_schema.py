@@ -9,6 +9,7 @@ import hashlib
 import json
 import typing as t
 
+from ansible_collections.blackwell.sglang.plugins.module_utils import _stack_series
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.versions import EngineVersion
 from ansible_collections.blackwell.sglang.plugins.module_utils._findings import (
     Findings,
@@ -44,6 +45,7 @@ KERNEL_KEYS = (
     "env",
     "patches",
     "repository",
+    "series",
     "subdirectory",
     "version",
 )
@@ -97,6 +99,10 @@ def resolved_stack(name: str, shipped: Table, own: Table, indexes: Table, findin
         stack = dict(stack, indexes=deep_merge(current if isinstance(current, dict) else {}, indexes))
     _check(stack, where, findings)
     stack = plain(stack)
+    kernel = stack.get("kernel")
+    if isinstance(kernel, dict) and kernel.get("series") is not None:
+        series = _stack_series.load(kernel["series"], f"{where}.kernel.series", findings)
+        stack = dict(stack, kernel=dict(kernel, series=series))
     return dict(stack, name=name, digest=stack_digest(stack), engine_version=engine_version(stack))
 
 

@@ -71,7 +71,7 @@ def tree(folder: pathlib.Path, groups: str, limits: dict[str, str]) -> int:
     ("groups", "limits", "gib"),
     [
         ("0::/s/a.service\n", {"s/memory.max": str(32 * GIB), "s/a.service/memory.max": "max"}, 32),
-        ("0::/a/b\n", {"memory.max": str(64 * GIB), "a/memory.max": str(48 * GIB), "a/b/memory.max": f"{96 * GIB}"}, 48),
+        ("0::/a/b\n", {"memory.max": str(64 * GIB), "a/memory.max": str(48 * GIB), "a/b/memory.max": str(2**60)}, 48),
         ("0::/../../other\n", {"memory.max": str(16 * GIB)}, 16),
         ("9:cpu,cpuacct:/x\n4:memory:/lxc/101\n", {"memory/lxc/101/memory.limit_in_bytes": str(24 * GIB)}, 24),
         ("4:memory:/lxc/101\n", {"memory/memory.limit_in_bytes": str(24 * GIB)}, 24),  # the container's own view
