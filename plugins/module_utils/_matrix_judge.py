@@ -25,6 +25,8 @@ SURE_DIFFERENT = 0.15
 # Share of answers that may be loops: a right model, too, repeats itself now and then when it decodes greedily.
 LENGTH_LOOPS = 0.5
 BURST_LOOPS = 0.12
+# Answers of a burst that may be loops where the reference's are none: with other rounding one in a hundred is.
+FRESH_LOOPS = 4
 # Share of first tokens of a burst that may differ in all.
 BURST_DIFFERENT = 0.5
 
@@ -77,6 +79,9 @@ def against(answers: list[Answer], reference: list[Answer]) -> list[str]:
         sure += sum(1 for _new, old in pairs if _sure(old))
         different += sum(1 for new, old in pairs if _sure(old) and new["ids"][0] != old["ids"][0])
         if group == "burst":
+            fresh = [new for new, old in pairs if new["loops"] and not old["loops"]]
+            if len(fresh) >= FRESH_LOOPS:
+                lines.append(f"burst: {len(fresh)} of {len(pairs)} answers are loops where the reference's are none")
             if len(unequal) > BURST_DIFFERENT * len(pairs):
                 lines.append(f"burst: {len(unequal)} of {len(pairs)} answers begin otherwise than the reference's")
         elif len(pairs) > 1 and len(unequal) == len(pairs) and overall >= 0.5:

@@ -131,7 +131,8 @@ class Trial:
             else:
                 faults = _matrix_judge.own_faults(reply["answers"])
                 if faults:
-                    entry.update(verdict="wrong", why="; ".join(faults[:3]))
+                    known = [entry["why"]] if entry["why"] else []
+                    entry.update(verdict="wrong", why="; ".join([*known, *faults[:3]]))
             if entry["verdict"] and entry["verdict"] != "wrong":
                 return
             if entry["verdict"] == "wrong" and part == "gate":

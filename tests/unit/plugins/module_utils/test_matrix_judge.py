@@ -61,6 +61,15 @@ def test_other_words_under_load_alone() -> None:
     assert any(line.startswith("burst: 64 of 64") for line in lines)
 
 
+def test_a_few_loops_under_load_that_the_reference_has_not() -> None:
+    few = spoiled(answers(), "burst/63", loops=["a loop"])
+    assert _matrix_judge.against(few, answers()) == []
+    some = spoiled(answers(), "burst/6", loops=["a loop"])  # 6 and 60 to 63: too few for the rule without a reference
+    assert _matrix_judge.own_faults(some) == []
+    assert _matrix_judge.against(some, answers()) == ["burst: 5 of 64 answers are loops where the reference's are none"]
+    assert _matrix_judge.against(some, some) == []
+
+
 def test_another_model_altogether() -> None:
     other = [{**each, "ids": [5] * 8} for each in answers()]
     assert any("of which the reference is sure" in line for line in _matrix_judge.against(other, answers()))

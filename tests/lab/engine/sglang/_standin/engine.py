@@ -80,6 +80,7 @@ class Engine:
         self._lock = threading.Lock()
         self._prefixes: list[list[str]] = []
         self._overlapping = any(settings.get(name) for name in ("nan_burst", "illegal_memory_access"))
+        self._crowded = 0.0
         self._overlapping = self._overlapping or "requests" in (settings.get("garbage") or {})
 
     def log(self, text: str) -> None:
@@ -165,8 +166,16 @@ class Engine:
         self._prefill(len(call.pieces) - call.cached, call.cached)
         if self._overlapping:
             time.sleep(0.3)
-            if "requests" in (self.settings.get("garbage") or {}) and self.running >= 4:
-                time.sleep(2.0)  # a client on a busy machine needs as long to send all of a burst
+            # A client on a busy machine takes its time to send a burst: wait for all of it, and let all of it be
+            # garbage, so that the fault is certain.
+            needed = int((self.settings.get("garbage") or {}).get("requests", 0))
+            end = time.time() + (10 if self.running >= 8 else 0)
+            while self.running < needed and time.time() < end and time.time() - self._crowded > 2:
+                time.sleep(0.02)
+            if needed and self.running >= needed:
+                self._crowded = time.time()
+            if self.running >= 8 and time.time() - self._crowded < 2:
+                running = max(running, needed)
             running = max(running, self.running)
         self._crash_under_load(running)
         nan = self._nan(len(call.pieces), running)
