@@ -68,6 +68,12 @@ class Pct:
                 self._write(before)
                 raise
 
+    def restore(self, text: str) -> None:
+        """Put a configuration that was read before back, when it is another one now."""
+        with self._locked():
+            if self.text() != text:
+                self._write(text)
+
     def restart(self, seconds: int) -> None:
         """Shut down and start, as ``pct reboot`` does; ``seconds`` for the shutdown."""
         self._pct("reboot", str(self._vmid), "--timeout", str(seconds))

@@ -110,8 +110,9 @@ def _make_hypervisor(lab: Lab, guests: Sequence[str], layers: Layers, toolkit: T
     _common(layer, lab, HYPERVISOR, [HYPERVISOR, *guests])
     for tool in ("pct", "qm", "pveversion"):
         layer.copy(STANDINS / "bin" / tool, f"/usr/sbin/{tool}", 0o755)
-    for unit in ("pve-container@.service", "lab-gpud.service"):
+    for unit in ("pve-container@.service", "lab-gpud.service", "lab-pci.service"):
         layer.copy(STANDINS / "units" / unit, f"/etc/systemd/system/{unit}")
+    layer.enable("lab-pci.service", "sysinit.target")
     layer.write(f"{_LIB}/hypervisor", "This host loads the driver; guests see its devices.\n")
     layer.folder("/etc/pve/nodes/pve1/lxc")
     layer.folder("/etc/pve/nodes/pve1/qemu-server")

@@ -59,13 +59,15 @@ ExcludedGpus: ""
 """
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
+    """A file of /proc."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o444)
 
 
-def _information(gpu: gpus.Gpu) -> str:
+def information(gpu: gpus.Gpu) -> str:
+    """What the driver tells of a card."""
     lines = (
         f"Model: \t\t {gpus.NAME}",
         f"IRQ:   \t\t {120 + gpu.index}",
@@ -95,10 +97,10 @@ def load() -> None:
     """Make the files and, where the driver itself is, the device nodes."""
     gpus.HOLDERS.mkdir(parents=True, exist_ok=True)
     gpus.HOLDERS.chmod(0o1777)
-    _write(PROC / "nvidia/version", VERSION)
-    _write(PROC / "nvidia/params", PARAMS)
+    write(PROC / "nvidia/version", VERSION)
+    write(PROC / "nvidia/params", PARAMS)
     for gpu in gpus.GPUS:
-        _write(PROC / f"nvidia/gpus/0000:{gpu.bus:02x}:00.0/information", _information(gpu))
+        write(PROC / f"nvidia/gpus/0000:{gpu.bus:02x}:00.0/information", information(gpu))
     if not gpus.loaded():
         subprocess.run(["mount", "--bind", PROC, "/proc/driver"], check=True)
     if gpus.is_hypervisor():

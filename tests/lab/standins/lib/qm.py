@@ -44,14 +44,16 @@ def do_start(args: list[str]) -> None:
     if _pid_file(vmid).exists():
         sys.exit(f"VM {vmid} already running")
     for key, text in settings:
-        match = (
-            re.match(r"(?:host=)?(?:0000:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text) if key[:7] == "hostpci" else None
-        )
-        if match and Path(f"/proc/driver/nvidia/gpus/0000:{match.group(1)}").exists():
-            # The lab's driver never lets a card go; a real one does once nothing holds the card.
-            print(f"cannot bind 0000:{match.group(1)} to vfio-pci: it is in use by the nvidia driver", file=sys.stderr)
+        match = re.match(r"(?:host=)?(?:0000:)?([0-9a-f]{2}:[0-9a-f]{2})", text) if key[:7] == "hostpci" else None
+        if match and Path(f"/proc/driver/nvidia/gpus/0000:{match.group(1)}.0").exists():
+            # Proxmox VE would bind it by itself; whoever hands cards over must have done so before.
+            print(
+                f"cannot bind 0000:{match.group(1)}.0 to vfio-pci: it is in use by the nvidia driver", file=sys.stderr
+            )
             sys.exit("start failed: QEMU exited with code 1")
     pve.QEMU_STATE.mkdir(parents=True, exist_ok=True)
+    if (pve.QEMU_STATE / f"{vmid}.broken").exists():  # a test's wish
+        sys.exit("start failed: QEMU exited with code 1")
     _pid_file(vmid).write_text("1\n", encoding="utf-8")
 
 
