@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pathlib
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _stack_series
@@ -34,6 +35,7 @@ STACK_KEYS = (
     "python",
     "requirements",
     "source",
+    "wheelhouse",
 )
 REQUIREMENT_KEYS = ("version", "index", "prerelease")
 KERNEL_KEYS = (
@@ -49,8 +51,8 @@ KERNEL_KEYS = (
     "subdirectory",
     "version",
 )
-# What resolve adds to a stack; no part of what is installed.
-ADDED_KEYS = ("name", "digest", "engine_version", "exceptions", "description", "source")
+# What resolve adds to a stack, and what only says where it comes from; no part of what is installed.
+ADDED_KEYS = ("name", "digest", "engine_version", "exceptions", "description", "source", "wheelhouse")
 _URL_STARTS = ("http://", "https://", "file://", "/")
 
 
@@ -124,8 +126,22 @@ def _check(stack: Table, where: str, findings: Findings) -> None:
     for key in ("overrides",):
         for index, entry in enumerate(findings.listing(stack.get(key), f"{where}.{key}", "[torch]")):
             findings.text(entry, f"{where}.{key}[{index}]", "torch")
+    _check_wheelhouse(stack.get("wheelhouse"), f"{where}.wheelhouse", findings)
     if stack.get("kernel") is not None:
         _check_kernel(findings.table(stack["kernel"], f"{where}.kernel"), f"{where}.kernel", findings)
+
+
+def _check_wheelhouse(wheelhouse: t.Any, where: str, findings: Findings) -> None:
+    if wheelhouse is None:
+        return
+    if not isinstance(wheelhouse, str) or not pathlib.Path(wheelhouse).is_file():
+        findings.problem(
+            where,
+            f"is {shown(wheelhouse)}, and there is no such file on the controller",
+            "the absolute path of a file that playbooks/wheelhouse.yml made",
+            f"correct {where}, or remove it to install from the indexes",
+            "wheelhouse",
+        )
 
 
 def check_indexes(indexes: Table, where: str, findings: Findings) -> Table:

@@ -60,3 +60,16 @@ def test_an_edited_patch_is_another_stack(folder: pathlib.Path) -> None:
     assert digest() == first
     (folder / "02-b.patch").write_text(PATCH.format("b", "newer"))
     assert digest() != first
+
+
+def test_a_wheelhouse_must_be_there_and_is_no_part_of_the_digest(tmp_path: pathlib.Path) -> None:
+    packed = tmp_path / "nightly.tar"
+    packed.write_bytes(b"")
+    found = {}
+    for wheelhouse in (None, str(packed), str(tmp_path / "gone.tar")):
+        findings = Findings("h")
+        own = {"mine": {"channel": "wheelhouse", "wheelhouse": wheelhouse}}
+        found[wheelhouse] = _stack_schema.resolved_stack("mine", {}, own, {}, findings)["digest"]
+        problems = [problem.where for problem in findings.problems]
+        assert problems == (["sglang_stacks.mine.wheelhouse"] if wheelhouse and "gone" in wheelhouse else [])
+    assert len(set(found.values())) == 1
