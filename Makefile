@@ -33,7 +33,7 @@ test: setup lint unit sanity molecule ## what CI runs: under 25 minutes on 2 cor
 	@echo "make test: all parts passed"
 
 .PHONY: test-full
-test-full: setup lint unit sanity molecule-full ## every fault and every scenario: under 80 minutes
+test-full: setup lint unit-full sanity lab-tests molecule-full ## every fault and every scenario: under 80 minutes
 	@echo "make test-full: all parts passed"
 
 .PHONY: lint
@@ -45,8 +45,16 @@ lint: setup ## ansible-lint (production), ruff, mypy (strict), shellcheck
 	@tools/step.sh ansible-lint $(VENV)/ansible-lint --offline --profile production -q
 
 .PHONY: unit
-unit: setup ## unit tests
-	@tools/step.sh unit $(VENV)/pytest tests/unit
+unit: setup ## unit tests, but for those that are marked slow (starts of many engines, the real benchmark client)
+	@tools/step.sh unit $(VENV)/pytest -q tests/unit -m "not slow"
+
+.PHONY: unit-full
+unit-full: setup ## all unit tests
+	@tools/step.sh unit-full $(VENV)/pytest -q tests/unit
+
+.PHONY: lab-tests
+lab-tests: setup ## the lab itself: boots, reboots and leaves no trace
+	@tools/step.sh lab-tests $(VENV)/pytest -q tests/lab/tests
 
 .PHONY: sanity
 sanity: setup ## ansible-test sanity, all tests, no ignores

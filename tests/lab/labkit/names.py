@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Labs that files of the repository name (inventories, molecule scenarios) keep a fixed network.
-FIXED_NETS = {"demo": 1, "default": 2, "nightly_stack": 3, "sgl_kernel": 4, "sglang_service": 5, "dev_lab": 100}
+FIXED_NETS = {
+    "demo": 1,
+    "default": 2,
+    "nightly_stack": 3,
+    "sgl_kernel": 4,
+    "sglang_service": 5,
+    "proxmox": 6,
+    "interrupted": 7,
+    "dev_lab": 100,
+}
 FIRST_FREE_NET, LAST_NET = 120, 250
 
 STATE_ROOT = Path("/run/blackwell-sglang-lab")
