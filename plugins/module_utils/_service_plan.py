@@ -11,7 +11,12 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _procs, _service, _service_gpus
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _procs,
+    _service,
+    _service_gpus,
+    _service_obstacles,
+)
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places, Run
 
 RUNNING = ("active", "activating", "reloading", "deactivating")
@@ -50,7 +55,8 @@ def probe(
     }
     for each in instances:
         state = result["instances"][each["name"]]
-        state["obstacles"] = _obstacles(each, state, gpus, leaving)
+        deployed = state["action"] == "deploy"
+        state["obstacles"] = _service_obstacles.find(run, each, state["listeners"], gpus, leaving) if deployed else []
     result["files"] = [{**each, "current": _file_current(each)} for each in extra_files]
     result["strangers"] = [
         {"unit": unit, **units[unit]} for unit in own if unit not in wanted_units and units[unit]["active"] in RUNNING
@@ -132,41 +138,6 @@ def choose_release(each: dict[str, t.Any], linked: str, known: list[dict[str, t.
         if item["state"] == "verified" and each.get("stack_digest") in (None, item["stack_digest"])
     ]
     return linked if linked in fitting else (fitting[0] if fitting else "")
-
-
-def _obstacles(
-    each: dict[str, t.Any], state: dict[str, t.Any], gpus: dict[str, t.Any], leaving: set[str]
-) -> list[dict[str, str]]:
-    """What must be out of the way before a running server is stopped for this instance."""
-    if state["action"] != "deploy":
-        return []
-    found = []
-    own = f"sglang-{each['name']}.service"
-    others = [item for item in state["listeners"] if item["unit"] not in {own, *leaving}]
-    if others:
-        who = ", ".join(
-            f"{item['name']} (pid {item['pid']}, user {item['user']}{', ' + item['unit'] if item['unit'] else ''})"
-            for item in others
-        )
-        found.append(
-            {
-                "id": "port_taken",
-                "what": f"port {each['port']} is answered by {who}",
-                "fix": "stop that server, or give the instance another args.port; a server of your own that this"
-                " instance is to replace: stop and disable its unit once, then run again",
-            }
-        )
-    taken = _service_gpus.taken(gpus, each["gpus"], {own, *leaving}, each.get("idle_mib") or _service_gpus.IDLE_MIB)
-    if taken:
-        found.append(
-            {
-                "id": "gpu_taken",
-                "what": _service_gpus.sentence(taken),
-                "fix": "stop that process or give the instance other gpus; the engine would start beside it without a"
-                " word and serve with what is left of the memory",
-            }
-        )
-    return found
 
 
 def _file_current(item: dict[str, t.Any]) -> bool:

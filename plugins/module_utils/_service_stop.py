@@ -6,7 +6,7 @@
 ``systemctl stop`` sends TERM to the launcher, which passes it on, and after the unit's stop timeout KILL to all that is
 left in its cgroup. That ends the processes; the driver may still be giving pinned memory back for a while, and a
 process that was started by hand outside of the unit is not touched by it. So afterwards the memory is watched until it
-is free, and what holds it is told apart: releasing, orphaned, foreign, or held by nobody who can be seen.
+is free, and what holds it is told apart: releasing, orphaned, wedged, foreign, or nobody who can be seen.
 """
 
 from __future__ import annotations
@@ -66,10 +66,15 @@ def stop(
         result["killed"] = end_orphans(run, unit, gpus, user)
         result["changed"] = changed or bool(result["killed"])
     left = leftovers(run, unit, gpus, user, idle_mib)
+    first = {each["index"]: each["mib"] for each in left}
     deadline = time.monotonic() + (wait if act else 0)
     while left and time.monotonic() < deadline and not all(each["kind"] == "foreign" for each in left):
         time.sleep(PAUSE_S)
         left = leftovers(run, unit, gpus, user, idle_mib)
+    for each in left:
+        if each["kind"] == "unseen" and each["mib"] < first.get(each["index"], 0):
+            each["kind"] = "releasing"  # it becomes less, so the driver is still giving it back
+            each["words"] += ", and it becomes less"
     result["left"] = left
     result["free"] = not left
     result["seconds"] = round(time.monotonic() - begun, 1)
@@ -99,25 +104,40 @@ def is_orphan(holder: dict[str, t.Any], unit: str, user: str) -> bool:
 
 
 def leftovers(run: Run, unit: str, gpus: str | list[int], user: str, idle_mib: int) -> list[dict[str, t.Any]]:
-    """GPUs of the instance that are not free now: ``{index, mib, kind, words}``.
+    """GPUs of the instance that are not free now: ``{index, mib, kind, words, holders}``.
 
-    Memory of other units of instances is theirs and does not count. ``kind``: ``releasing``: our process is ending
-    (state D or Z, or still there); ``foreign``: somebody else's process; ``unseen``: nobody can be seen, so the driver
-    still gives memory back, a process is wedged, or another guest holds it.
+    Memory of other units of instances is theirs and does not count. ``kind``:
+
+    * ``foreign``: somebody else's process;
+    * ``wedged``: our process, in state D, so inside the driver, where no signal reaches it;
+    * ``releasing``: our process, ending (a zombie gives its memory back once its last thread left the driver);
+    * ``orphaned``: our process that lives on, in no unit of ours or in ours;
+    * ``unseen``: nobody can be seen. The driver still gives memory back, or a process of another guest holds it.
     """
     state = _service_gpus.read(run)
     units = {each["unit"] for each in state["holders"] if each["unit"].startswith("sglang-")} - {unit}
     found = []
     for entry in _service_gpus.taken(state, gpus, units, idle_mib):
         kinds = {_kind(each, unit, user) for each in entry["holders"]}
-        kind = "foreign" if "foreign" in kinds else "releasing" if kinds else "unseen"
+        kind = next((each for each in ("foreign", "wedged", "orphaned", "releasing") if each in kinds), "unseen")
         words = _service_gpus.sentence([entry])
-        found.append({"index": entry["index"], "mib": entry["others_mib"], "kind": kind, "words": words})
+        if kind in ("wedged", "orphaned", "releasing"):
+            words += "".join(
+                f"; pid {each['pid']}: state {each['state'] or 'gone'}, parent {each['ppid']}, group {each['pgrp']}"
+                for each in entry["holders"]
+            )
+        keys = ("pid", "name", "user", "unit", "state", "ppid", "pgrp", "mib")
+        holders = [{key: each[key] for key in keys} for each in entry["holders"]]
+        found.append(
+            {"index": entry["index"], "mib": entry["others_mib"], "kind": kind, "words": words, "holders": holders}
+        )
     return found
 
 
 def _kind(holder: dict[str, t.Any], unit: str, user: str) -> str:
-    return "releasing" if holder["unit"] == unit or holder["user"] == user else "foreign"
+    if holder["unit"] != unit and holder["user"] != user:
+        return "foreign"
+    return {"D": "wedged", "Z": "releasing", "X": "releasing", "": "releasing"}.get(holder["state"], "orphaned")
 
 
 def _holders(state: dict[str, t.Any], gpus: str | list[int]) -> list[dict[str, t.Any]]:

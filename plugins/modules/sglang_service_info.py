@@ -42,6 +42,9 @@ options:
         description: V(all) or a list of GPU indices.
         type: raw
         default: all
+      model_path:
+        description: Folder of the checkpoint. The service user must be able to read its files.
+        type: path
       stack_digest:
         description: Digest of the stack that the release must have, where O(instances[].release) is not given.
         type: str
@@ -100,6 +103,15 @@ options:
         description: Whether the file must not exist.
         type: bool
         default: false
+  user:
+    description: User of the service. What it left on the GPUs outside of any unit is no obstacle, since a stop ends it.
+    type: str
+    default: sglang
+  groups:
+    description: Further groups of the service.
+    type: list
+    elements: str
+    default: []
   root:
     description: Folder of releases and instances.
     type: path
@@ -194,6 +206,7 @@ def main() -> None:
                     "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
                     "port": {"type": "int"},
                     "gpus": {"type": "raw", "default": "all"},
+                    "model_path": {"type": "path"},
                     "stack_digest": {"type": "str"},
                     "release": {"type": "str"},
                     "restart": {"type": "bool", "default": False},
@@ -202,13 +215,15 @@ def main() -> None:
                 },
             },
             "files": {"type": "list", "elements": "dict", "default": [], "options": _FILE},
+            "user": {"type": "str", "default": "sglang"},
+            "groups": {"type": "list", "elements": "str", "default": []},
             "root": {"type": "path", "default": "/opt/sglang"},
         },
         supports_check_mode=True,
     )
-    state = _service_plan.probe(
-        _service.runner(module), module.params["instances"], module.params["root"], module.params["files"], {}
-    )
+    params = module.params
+    instances = [{**each, "user": params["user"], "groups": params["groups"]} for each in params["instances"]]
+    state = _service_plan.probe(_service.runner(module), instances, params["root"], params["files"], {})
     state["files"] = [{key: item[key] for key in ("path", "mode", "current")} for item in state["files"]]
     module.exit_json(changed=False, **state)
 

@@ -97,7 +97,9 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import _service, 
 
 _FIXES = {
     "foreign": "stop that process yourself; nothing that is not of the service user is killed here",
-    "releasing": "the process is still ending (state D: inside the driver); wait, or reset the GPU on the hypervisor",
+    "wedged": "no signal reaches it; end it from the hypervisor, or reset the GPU there",
+    "orphaned": "it did not end after KILL; look at it with ps, then end it from the hypervisor",
+    "releasing": "wait; if it does not become less, reset the GPU on the hypervisor",
     "unseen": "look on the hypervisor (fuser -v /dev/nvidia*): another guest, or memory of a wedged process",
 }
 

@@ -14,9 +14,9 @@ import yaml
 
 from playbooks import ROOT, Playbooks, Run
 
-LAB = "service_faults"
 UNIT = "sglang-qwen.service"
 SCENARIO = pathlib.Path(__file__).resolve().parents[1]
+LAB = yaml.safe_load((SCENARIO / "inventory/group_vars/all/scenario.yml").read_text())["lab_name"]
 VARIABLES = yaml.safe_load((SCENARIO / "inventory/group_vars/sglang_hosts/instances.yml").read_text())
 INSTANCE: dict[str, t.Any] = VARIABLES["sglang_instances"][0]
 # Prints each GPU's memory holders as "index unit" (the lab's GPUs keep them in files; see tests/lab/README.md).

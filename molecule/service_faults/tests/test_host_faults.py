@@ -167,6 +167,28 @@ def test_a_server_that_computes_nonsense_after_a_restart_at_night(bench: Bench) 
     assert bench.until(lambda: bench.serves() == [], 90)
 
 
+def test_a_guest_that_does_not_answer(bench: Bench) -> None:
+    started = time.monotonic()
+    bench.on("pve1", "pct exec 101 -- systemctl stop ssh.socket ssh.service")
+    bench.on("pve1", "pct exec 101 -- pkill -x sshd; pct exec 101 -- pkill -f ^sshd:")
+    run = bench.playbooks.run("playbooks/stop.yml")
+    state = bench.on("pve1", f"pct exec 101 -- systemctl is-active {UNIT}").strip()
+    boot = bench.on("pve1", f"pct exec 101 -- systemctl is-enabled {UNIT}").strip()
+    used = bench.on("pve1", "nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits").split()
+    bench.on("pve1", "pct exec 101 -- systemctl start ssh.service")
+    row = bench.note(
+        "stop of a guest whose ssh is dead",
+        "stopped and disabled from the hypervisor, GPUs free",
+        f"status {run.rc}; unit {state}, {boot}; most memory in use {max(map(int, used))} MiB",
+        started,
+    )
+    assert run.rc == 0, run.output
+    assert (state, boot) == ("inactive", "disabled")
+    assert max(map(int, used)) < 512
+    assert "does not answer" in run.output
+    row.right = True
+
+
 def test_the_guest_is_booted_again(bench: Bench) -> None:
     started = time.monotonic()
     before = bench.show("InvocationID")

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, blackwell.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a vendor or a maintainer would ask for, without secrets (private to the collection)."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+
+from ansible_collections.blackwell.sglang.plugins.module_utils import _service
+from ansible_collections.blackwell.sglang.plugins.module_utils._report_redact import Redactor
+from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places, Run
+
+# Bytes of one file; of a longer one the end is kept, where a failure lies.
+LONGEST = 400_000
+# Starts of an instance whose log is kept, and lines of each.
+STARTS = 3
+LINES = 3000
+_COMMANDS: dict[str, list[str]] = {
+    "host/uname.txt": ["uname", "-a"],
+    "host/memory.txt": ["free", "-m"],
+    "host/disks.txt": ["df", "-hT", "-x", "tmpfs"],
+    "host/units.txt": ["systemctl", "list-units", "--all", "--no-pager", "--plain", "sglang-*"],
+    "host/failed.txt": ["systemctl", "--failed", "--no-pager", "--plain"],
+    "gpu/nvidia-smi.txt": ["nvidia-smi"],
+    "gpu/query.txt": ["nvidia-smi", "-q"],
+    "gpu/topology.txt": ["nvidia-smi", "topo", "-m"],
+    "gpu/kernel.txt": ["journalctl", "-k", "--no-pager", "--lines=500", "--grep=NVRM|Xid|nvidia|pcieport|AER"],
+    "journal/verifier.txt": ["journalctl", "--no-pager", "--lines=400", "-u", "sglang-verify@*"],
+    "journal/recovery.txt": ["journalctl", "--no-pager", "--lines=100", "-u", "sglang-recover.service"],
+}
+_FILES = {
+    "host/os-release.txt": "/etc/os-release",
+    "gpu/driver.txt": "/proc/driver/nvidia/version",
+}
+_ENV_LINE = re.compile(r"^([A-Za-z_]\w*)=.*$", re.MULTILINE)
+
+
+def collect(run: Run, places: list[Places], root: str, runs: str = "/var/lib/sglang/runs.jsonl") -> dict[str, str]:
+    """Everything as ``{name in the archive: text}``, cleaned.
+
+    Of environments only the names are kept. The instances' own keys are replaced wherever they appear, and what looks
+    like a secret as well.
+    """
+    found: dict[str, str] = {}
+    for name, words in _COMMANDS.items():
+        status, out, err = run(words)
+        found[name] = out if status == 0 else f"{' '.join(words)}: status {status}\n{out}{err}"
+    for name, path in _FILES.items():
+        found[name] = _read(pathlib.Path(path))
+    found["runs.jsonl"] = "".join(_read(pathlib.Path(runs)).splitlines(keepends=True)[-20:])
+    found["releases.json"] = json.dumps(_service.releases(root), indent=1)
+    for each in places:
+        for name, text in _of_instance(run, each).items():
+            found[f"{each.name}/{name}"] = text
+    clean = Redactor(secrets=[key for key in map(_key, places) if key])
+    return {name: clean.text(text[-LONGEST:]) for name, text in sorted(found.items()) if text.strip()}
+
+
+def _of_instance(run: Run, places: Places) -> dict[str, str]:
+    good = [
+        {key: entry.get(key) for key in ("release", "at", "invocation_id")} for entry in _service.good_entries(places)
+    ]
+    found = {
+        "unit.txt": _read(places.unit_file),
+        "environment_names.txt": _ENV_LINE.sub(r"\1=...", _read(places.env_file)),
+        "show.txt": run(["systemctl", "show", places.unit])[1],
+        "proof.json": _read(places.proof),
+        "pending.json": _read(places.pending),
+        "good.json": json.dumps(good, indent=1),
+    }
+    for number, invocation in enumerate(last_starts(run, places.unit)):
+        words = ["journalctl", "--no-pager", "--all", f"--lines={LINES}", f"_SYSTEMD_INVOCATION_ID={invocation}"]
+        found[f"start_{number}.log"] = run(words)[1]
+    return found
+
+
+def last_starts(run: Run, unit: str) -> list[str]:
+    """InvocationIDs of the last starts of a unit, newest first."""
+    words = ["journalctl", "--no-pager", "--quiet", "--reverse", "--lines=20000", "--output=json"]
+    out = run([*words, "--output-fields=_SYSTEMD_INVOCATION_ID", f"_SYSTEMD_UNIT={unit}"])[1]
+    starts: list[str] = []
+    for line in out.splitlines():
+        try:
+            invocation = json.loads(line).get("_SYSTEMD_INVOCATION_ID")
+        except ValueError:
+            continue
+        if invocation and invocation not in starts:
+            starts.append(invocation)
+            if len(starts) == STARTS:
+                break
+    return starts
+
+
+def _key(places: Places) -> str:
+    return _read(places.key_file).strip()
+
+
+def _read(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
