@@ -8,7 +8,12 @@ A recommendation, to be proved by a test of the fabric: the same topology behave
 
 from __future__ import annotations
 
+import re
 import typing as t
+
+# Read for every unit sglang-NAME.service (systemd.unit(5): a prefix ending in a dash). Environment= gives way to
+# EnvironmentFile= (systemd.exec(5)), where an instance's own env is, so what an instance sets wins.
+DROP_IN = "/etc/systemd/system/sglang-.service.d/10-nccl.conf"
 
 # nvidia-smi's word for the farthest pair, and the name by which NCCL calls a reach that covers it. NCCL has no NODE:
 # two host bridges of one NUMA node are PHB to it.
@@ -54,3 +59,8 @@ def choose(topology: t.Mapping[str, t.Any], virtualization: str, shm_mib: int | 
             "containers often lack the NUMA calls that it needs, and /dev/shm is large enough here"
         )
     return {"env": env, "why": why, "profile": profile}
+
+
+def installed(text: str) -> dict[str, str]:
+    """Variables that a drop-in's ``Environment="NAME=value"`` lines set."""
+    return dict(re.findall(r'^Environment="(\w+)=([^"]*)"\s*$', text, re.MULTILINE))

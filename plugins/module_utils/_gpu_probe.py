@@ -62,7 +62,10 @@ def read(
     facts["memory"] = _memory(host)
     facts["disks"] = [_disk(host, disk) for disk in disks]
     facts["events"] = kernel_events(host, facts["os"]["virtualization"])
-    facts["nccl"] = nccl.choose(facts["topology"], facts["os"]["virtualization"], facts["memory"]["shm_mib"])
+    facts["nccl"] = {
+        **nccl.choose(facts["topology"], facts["os"]["virtualization"], facts["memory"]["shm_mib"]),
+        "installed": nccl.installed(host.text(nccl.DROP_IN)),
+    }
     return facts
 
 

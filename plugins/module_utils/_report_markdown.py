@@ -292,7 +292,9 @@ def _machine(report: Tree) -> list[str]:
         rows.append(["farthest GPUs", hardware["topology"]["worst"]])
         if hardware["nccl"]:
             words = " ".join(f"{name}={value}" for name, value in hardware["nccl"]["env"].items())
-            rows.append([f"NCCL profile {hardware['nccl']['profile']}", words])
+            given = hardware["nccl"].get("installed") == hardware["nccl"]["env"]
+            where = "each unit has it, unless its instance sets another" if given else "a recommendation"
+            rows.append([f"NCCL profile {hardware['nccl']['profile']}", f"{words} ({where})"])
     hypervisor = report["hypervisor"]
     if hypervisor:
         rows.append(

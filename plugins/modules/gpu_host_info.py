@@ -294,10 +294,16 @@ events:
   type: dict
   sample: {available: true, xid: [], signs: []}
 nccl:
-  description: An environment for NCCL that fits the topology, with the reason for each variable.
+  description:
+    - An environment for NCCL that fits the topology, with the reason for each variable.
+    - RV(nccl.installed) is what C(gpu_host_nccl_env) has written for the units.
   returned: always
   type: dict
-  sample: {env: {NCCL_P2P_LEVEL: PHB}, why: {NCCL_P2P_LEVEL: the farthest pair of cards is NODE}, profile: node}
+  sample:
+    env: {NCCL_P2P_LEVEL: PHB}
+    why: {NCCL_P2P_LEVEL: the farthest pair of cards is NODE}
+    profile: node
+    installed: {NCCL_P2P_LEVEL: PHB}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -7,11 +7,13 @@ import pathlib
 import string
 import typing as t
 
+import jinja2
 import pytest
 from ansible_collections.blackwell.sglang.plugins.module_utils import _gpu_probe, _gpu_rule, _gpu_rules
 from ansible_collections.blackwell.sglang.plugins.module_utils._gpu_host import Host
 from gpu_tree import CARD, Tree, bus, gpu_row, run_command, square, topo, uuid
 
+ROLE = pathlib.Path(__file__).resolve().parents[4] / "roles/gpu_host"
 WANTS: dict[str, t.Any] = {
     "gpus": 2,
     "compute_capabilities": ["12.0"],
@@ -647,6 +649,20 @@ def test_nccl_environment_of_a_vm_turns_p2p_off(tmp_path: pathlib.Path) -> None:
     chosen = _gpu_probe.read(Host(run_command, str(tmp_path)))["nccl"]
     assert chosen["env"]["NCCL_P2P_DISABLE"] == "1"
     assert "NCCL_P2P_LEVEL" not in chosen["env"]
+
+
+def test_the_drop_in_is_read_as_it_is_written(tmp_path: pathlib.Path) -> None:
+    template = (ROLE / "templates/nccl.conf.j2").read_text()
+    chosen: dict[str, dict[str, str]] = {"env": {"NCCL_P2P_LEVEL": "SYS", "NCCL_IB_DISABLE": "1"}, "why": {}}
+    chosen["why"] = {"NCCL_P2P_LEVEL": "far apart", "NCCL_IB_DISABLE": "one host"}
+    text = jinja2.Template(template, trim_blocks=True).render(
+        __gpu_host_nccl_wanted=chosen["env"], gpu_host_result={"nccl": chosen}
+    )
+    tree = Tree(tmp_path)
+    assert _gpu_probe.read(Host(run_command, str(tmp_path)))["nccl"]["installed"] == {}
+    tree.write("/etc/systemd/system/sglang-.service.d/10-nccl.conf", text)
+    assert _gpu_probe.read(Host(run_command, str(tmp_path)))["nccl"]["installed"] == chosen["env"]
+    assert "# far apart\n" in text
 
 
 def test_probe_reads_sizes_from_sysfs_before_asking_nvidia_smi(tmp_path: pathlib.Path) -> None:
