@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.blackwell.sglang.plugins.module_utils import _gpu_claims as claims
 from ansible_collections.blackwell.sglang.plugins.module_utils import _gpu_holders as holders
 from ansible_collections.blackwell.sglang.plugins.module_utils import _gpu_hypervisor as hypervisor
+from ansible_collections.blackwell.sglang.plugins.module_utils import _gpu_probe as probe
 from ansible_collections.blackwell.sglang.plugins.module_utils import _gpu_proxmox as pve
 from ansible_collections.blackwell.sglang.plugins.module_utils import _handover, _lxc_gpu
 from ansible_collections.blackwell.sglang.plugins.module_utils import _pci_cards as pci
@@ -300,7 +301,10 @@ class Steps:
         self._run(["systemctl", verb, name])
 
     def _run(self, words: list[str], seconds: float = 120) -> str:
-        rc, out, err = self._command(["timeout", "-k", "5", f"{seconds:g}", *words])
+        # ssh without a login shell has no /usr/sbin in its PATH.
+        found = self._host.which(words[0], probe.SMI_SEARCH)
+        program = str(self._host.at(found)) if found else words[0]
+        rc, out, err = self._command(["timeout", "-k", "5", f"{seconds:g}", program, *words[1:]])
         if rc != 0:
             said = (err or out).strip()[-400:] or ("no end within its time" if rc == 124 else f"status {rc}")
             raise SglangError(f"{' '.join(words[:3])}: {said}", kind="command")
