@@ -125,7 +125,7 @@ class Bench:
             try:
                 if what():
                     return True
-            except (AssertionError, OSError, ValueError, KeyError):
+            except (AssertionError, OSError, ValueError, KeyError, RuntimeError):
                 pass  # the host is down, or a file is not written yet
             if time.monotonic() > deadline:
                 return False
@@ -135,6 +135,14 @@ class Bench:
         """Run a command on a host of the lab past Ansible."""
         words = [sys.executable, str(ROOT / "tests/lab/lab.py"), "--lab", LAB, "ssh", host, command]
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120).stdout
+
+    def power(self, command: str) -> None:
+        """Let the guest's power go, from pve1; kept connections to it are given up first, or they would hang."""
+        for socket in (pathlib.Path("/run/blackwell-sglang-lab") / LAB).glob("10.*"):
+            subprocess.run(
+                ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "guest"], capture_output=True, check=False
+            )
+        self.on("pve1", command)
 
     def note(self, fault: str, expected: str, seen: str, started: float) -> Row:
         """Add a line to the table; it counts as wrong until ``right`` is set."""

@@ -9,13 +9,12 @@ import typing as t
 
 import pytest
 
-SCENARIO = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(SCENARIO.parent / "shared"))
-sys.path.insert(0, str(SCENARIO / "tests"))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
 
 from bench import Bench, Row
 
-from playbooks import Playbooks
+from playbooks import ROOT, Playbooks
 
 
 @pytest.fixture(scope="session")
@@ -23,15 +22,15 @@ def rows() -> t.Iterator[list[Row]]:
     """Expected and seen of each fault; written as a table at the end, also when some failed."""
     seen: list[Row] = []
     yield seen
-    target = pathlib.Path(os.environ.get("SGLANG_FAULT_TABLE", SCENARIO.parents[1] / "reports" / "service_faults.md"))
+    target = pathlib.Path(os.environ.get("SGLANG_FAULT_TABLE", ROOT / "reports" / "service_faults.md"))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(Row.table(seen), encoding="utf-8")
 
 
 @pytest.fixture
-def bench(host: t.Any, tmp_path: pathlib.Path, rows: list[Row]) -> t.Iterator[Bench]:
+def bench(host: t.Any, playbooks: Playbooks, rows: list[Row]) -> t.Iterator[Bench]:
     """The host, serving as wanted before the fault and after it."""
-    one = Bench(host, Playbooks(SCENARIO, tmp_path / "reports"), rows)
+    one = Bench(host, playbooks, rows)
     one.require_quiet()
     yield one
     one.tidy()

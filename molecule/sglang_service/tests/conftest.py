@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import pathlib
-import sys
 import typing as t
 
 import pytest
-
-SCENARIO = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(SCENARIO.parent / "shared"))
-
-from playbooks import Playbooks
 
 
 class Service:
@@ -36,9 +29,3 @@ class Service:
 def service(host: t.Any) -> Service:
     """The instance on its host."""
     return Service(host)
-
-
-@pytest.fixture
-def playbooks(tmp_path: pathlib.Path) -> Playbooks:
-    """The collection's playbooks against this scenario's host."""
-    return Playbooks(SCENARIO, tmp_path / "reports")

@@ -6,11 +6,9 @@ import json
 import pathlib
 import typing as t
 
-from conftest import SCENARIO
-
 from playbooks import Playbooks
 
-CONVERGE = str(SCENARIO / "converge.yml")
+CONVERGE = "molecule/sglang_service/converge.yml"
 
 SECRET = "k3y-that-must-never-be-seen"
 INSTANCE = {
