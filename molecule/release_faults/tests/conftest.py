@@ -11,6 +11,7 @@ import typing as t
 import uuid
 
 import pytest
+import yaml
 
 SCENARIO = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCENARIO.parents[1]
@@ -99,9 +100,10 @@ def stack() -> dict[str, t.Any]:
 
 
 @pytest.fixture
-def source(stack: dict[str, t.Any], host: t.Any) -> dict[str, t.Any]:
+def source(stack: dict[str, t.Any]) -> dict[str, t.Any]:
     """The same with a kernel that is built from source."""
-    server = host.ansible.get_variables()["lab_server"]
+    lab = yaml.safe_load((SCENARIO / "inventory/group_vars/all/scenario.yml").read_text())
+    server = f"http://{lab['lab_net']}.1:8080"
     stack["kernel"] |= {
         "build": "source",
         "repository": f"{server}/git/sgl-kernel.git",
