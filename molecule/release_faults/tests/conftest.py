@@ -119,4 +119,6 @@ def source(stack: dict[str, t.Any]) -> dict[str, t.Any]:
         "triton": {"index": "pytorch", "prerelease": True},
     }
     stack["overrides"] = ["torch", "torchvision", "torchaudio", "triton"]
+    # The release that serves has the stable companions of the stable torch, and these are from before their release.
+    stack["exceptions"] = [{"id": "downgrade", "reason": "the test builds for a nightly", "until": None}]
     return stack
