@@ -195,13 +195,15 @@ class Steps:
     def _bind(self, each: pci.Function, want: str) -> Step:
         override = want if want == pci.VFIO else ""
 
+        def make() -> None:
+            pci.bind(self._host, each["address"], want, override, self._limits.driver)
+
         def back() -> None:
             now = pci.function(self._host, each["address"])
             if (now["driver"], now["override"]) != (each["driver"], each["override"]):
                 pci.bind(self._host, each["address"], each["driver"], each["override"], self._limits.driver)
 
         name = "the host's driver" if want == "*" else want
-        make = lambda: pci.bind(self._host, each["address"], want, override, self._limits.driver)  # noqa: E731
         return Step(f"bind {each['address']} to {name}", make, back)
 
     def _hostpci(self) -> list[Step]:

@@ -296,7 +296,7 @@ events:
 nccl:
   description:
     - An environment for NCCL that fits the topology, with the reason for each variable.
-    - RV(nccl.installed) is what C(gpu_host_nccl_env) has written for the units.
+    - C(installed) in it is what C(gpu_host_nccl_env) has written for the units.
   returned: always
   type: dict
   sample:
