@@ -16,21 +16,21 @@ from bench import Bench, Row
 
 from playbooks import ROOT, Playbooks
 
+TABLE = pathlib.Path(os.environ.get("SGLANG_FAULT_TABLE", ROOT / "reports" / "service_faults.md"))
+
 
 @pytest.fixture(scope="session")
-def rows() -> t.Iterator[list[Row]]:
-    """Expected and seen of each fault; written as a table at the end, also when some failed."""
-    seen: list[Row] = []
-    yield seen
-    target = pathlib.Path(os.environ.get("SGLANG_FAULT_TABLE", ROOT / "reports" / "service_faults.md"))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(Row.table(seen), encoding="utf-8")
+def rows() -> list[Row]:
+    """Expected and seen of each fault."""
+    return []
 
 
 @pytest.fixture
 def bench(host: t.Any, playbooks: Playbooks, rows: list[Row]) -> t.Iterator[Bench]:
-    """The host, serving as wanted before the fault and after it."""
+    """The host, serving as wanted before the fault and after it; the table is written anew after each."""
     one = Bench(host, playbooks, rows)
     one.require_quiet()
     yield one
+    TABLE.parent.mkdir(parents=True, exist_ok=True)
+    TABLE.write_text(Row.table(rows), encoding="utf-8")
     one.tidy()
