@@ -30,11 +30,10 @@ def test_the_gpus_stay_usable_under_that_protection(service: t.Any) -> None:
     assert min(service.used_mib()) > 10000
 
 
-def test_the_engine_has_the_limits_that_pinned_memory_needs(host: t.Any, service: t.Any) -> None:
-    limits = host.check_output(f"cat /proc/{service.show('MainPID')}/limits")
-    rows = {line[:25].strip(): line[25:].split()[0] for line in limits.splitlines()[1:]}
-    assert rows["Max locked memory"] == "unlimited"
-    assert int(rows["Max open files"]) >= 65535
+def test_the_unit_asks_for_the_limits_that_pinned_memory_needs(service: t.Any) -> None:
+    # What the kernel grants inside of a container is up to its hypervisor; gpu_host looks at that.
+    assert service.show("LimitMEMLOCK") == "infinity"
+    assert int(service.show("LimitNOFILE")) >= 65535
 
 
 def test_the_service_user_reads_no_secret_and_writes_no_release(host: t.Any) -> None:
