@@ -9,8 +9,10 @@ python=$("$root/.venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_in
 rm -rf "$copy"
 mkdir -p "$copy"
 cd "$root"
-# Tracked files and new ones alike, so that a file is checked before it is committed; only what ships and its tests.
-git ls-files -z --cached --others --exclude-standard |
+# Tracked files and new ones alike, so that a file is checked before it is committed: what ships, and its unit tests. The
+# rest of the checkout (lab, scenarios, tools) is no part of a collection; ruff and ansible-lint read it.
+git ls-files -z --cached --others --exclude-standard -- meta plugins roles playbooks docs tests/unit tests/config.yml \
+  README.md LICENSE CHANGELOG.md galaxy.yml .gitignore |
   while IFS= read -r -d '' file; do [ -e "$file" ] && printf '%s\0' "$file"; done |
   tar --null -T - -cf - | tar -xf - -C "$copy"
 cd "$copy"

@@ -52,9 +52,7 @@ def systemd_environment(variables: t.Any) -> str:
             raise AnsibleFilterError(f"{name!r} is no name of an environment variable")
         text = str(value)
         if "\n" in text or "\r" in text:
-            raise AnsibleFilterError(
-                f"the value of {name} has several lines; an environment file holds one a variable"
-            )
+            raise AnsibleFilterError(f"the value of {name} has several lines; an environment file holds one a variable")
         escaped = re.sub(r'(["\\`$])', r"\\\1", text)
         lines.append(f'{name}="{escaped}"\n')
     return "".join(lines)

@@ -139,14 +139,14 @@ def from_config(
     checkpoint = Checkpoint(path, dict(config), text_config(config, where), dict(documents or {}))
     checkpoint.declared = declarations(checkpoint.config, checkpoint.documents, path)
     # Read once, so that a wrong type is found here and not in the middle of a decision.
-    _ = (checkpoint.architectures, checkpoint.model_type, checkpoint.model_dtype)
+    _rest = (checkpoint.architectures, checkpoint.model_type, checkpoint.model_dtype)
     return checkpoint
 
 
 def text_config(config: t.Mapping[str, t.Any], where: str = CONFIG) -> dict[str, t.Any]:
     """The language model's part of a configuration, at most four levels down."""
     section = Section(config, where)
-    for _ in range(4):
+    for _rest in range(4):
         inner = next((found for key in TEXT_KEYS if (found := section.section(key)) is not None), None)
         if inner is None:
             break

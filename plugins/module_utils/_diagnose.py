@@ -133,7 +133,9 @@ def find(lines: list[str]) -> list[Hit]:
 
 def fill(text: str, groups: dict[str, str]) -> str:
     """Put the caught groups into a text; braces that name no group stay as they are."""
-    names = {name for _, name, _, _ in string.Formatter().parse(text) if name} if "{" in text else set()
+    names = (
+        {name for _text, name, _spec, _conversion in string.Formatter().parse(text) if name} if "{" in text else set()
+    )
     for name in names:
         if name in groups:
             text = text.replace("{" + name + "}", groups[name].strip())

@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 if t.TYPE_CHECKING:
-    Buffer = bytes | mmap.mmap | memoryview
+    Buffer: t.TypeAlias = "bytes | mmap.mmap | memoryview"
 
 SHT_DYNAMIC = 6
 SHT_DYNSYM = 11

@@ -122,7 +122,7 @@ def _walk(words: list[str]) -> dict[str, t.Any]:
     given: dict[str, t.Any] = {}
     position = 0
     while position < len(words):
-        flag, _, value = words[position].partition("=")
+        flag, _rest, value = words[position].partition("=")
         joined = "=" in words[position]
         position += 1
         name = _field(flag)

@@ -447,7 +447,7 @@ class _Case:
             }
         advice = ""
         if verdict != "ok":
-            best, _ = _kv_dtype.recommend(self.ordered, self.checkpoint, self.version)
+            best, _rest = _kv_dtype.recommend(self.ordered, self.checkpoint, self.version)
             advice = _kv_dtype.as_argument(best) if verdict == "violated" else ""
         return KvVerdict(verdict, dtype, self.evidence, advice, receipt)
 

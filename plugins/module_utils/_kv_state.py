@@ -131,7 +131,7 @@ def _mamba1(config: Section, tp: int, size: int) -> State:
 
 
 def _conv(config: Section, tp: int, size: int) -> State:
-    _ = size
+    _rest = size
     window, hidden = _number(config, "conv_L_cache") - 1, _number(config, "hidden_size")
     return State(
         "conv",

@@ -42,7 +42,7 @@ class FilePatch:
     hunks: list[Hunk] = dataclasses.field(default_factory=list)
 
 
-Texts = dict[str, str | None]
+Texts: t.TypeAlias = "dict[str, str | None]"
 
 
 def digest(series: t.Sequence[t.Mapping[str, str]]) -> str:

@@ -57,7 +57,7 @@ def describe(pid: int) -> dict[str, t.Any]:
     base = PROC / str(pid)
     try:
         # "pid (comm) state ppid pgrp ...": comm may hold spaces and brackets, so split behind the last bracket.
-        comm, _, rest = (base / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+        comm, _rest, rest = (base / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
         fields = rest.split()
         title = (base / "cmdline").read_bytes().split(b"\0", 1)[0].decode("utf-8", "replace")
         uid = (base / "stat").stat().st_uid
@@ -89,7 +89,7 @@ def listeners(port: int) -> list[dict[str, t.Any]]:
             continue
         for line in lines:
             fields = line.split()
-            address, _, hexport = fields[1].rpartition(":")
+            address, _rest, hexport = fields[1].rpartition(":")
             if fields[3] == _LISTEN and int(hexport, 16) == port:
                 inodes[fields[9]] = _address(address)
     if not inodes:

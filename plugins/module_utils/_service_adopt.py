@@ -66,7 +66,7 @@ def proposal(words: list[str] | None, name: str) -> str:
     flag = ""
     for word in words or []:
         if word.startswith("--"):
-            flag, _, value = word[2:].partition("=")
+            flag, _rest, value = word[2:].partition("=")
             flag = flag.replace("-", "_")
             args[flag] = _value(value) if value else True
         elif flag:

@@ -122,4 +122,4 @@ def _line(text: str, word: str) -> str:
 def _reason(text: str) -> str:
     start = text.find("Because")
     words = " ".join((text[start:] if start >= 0 else text).split())
-    return words.split(" hint:")[0][:1200]
+    return words.split(" hint:", maxsplit=1)[0][:1200]

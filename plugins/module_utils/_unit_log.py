@@ -244,7 +244,7 @@ def _journal(run: Run, invocation: str, window: list[str], lines: str) -> list[d
 
 def _systemd_version(run: Run) -> int:
     """The number in "systemd 255 (255.4-1ubuntu8)"; 0 where it cannot be read."""
-    _, out, _ = run(["journalctl", "--version"])
+    _code, out, _err = run(["journalctl", "--version"])
     match = re.match(r"systemd (\d+)", out)
     return int(match[1]) if match else 0
 

@@ -116,7 +116,7 @@ def secrets(url: str) -> list[str]:
     """What of a URL must never be shown: its password, or its user where that is the token."""
     parts = urllib.parse.urlsplit(url)
     found = [parts.password or parts.username or ""]
-    return [text for raw in found if raw for text in {raw, urllib.parse.unquote(raw)}]
+    return [text for raw in found if raw for text in sorted({raw, urllib.parse.unquote(raw)})]
 
 
 def fetch(url: str, timeout: float = 30.0, accept: str = ACCEPT) -> Page:

@@ -30,8 +30,8 @@ options:
     default: {}
   python:
     description:
-      - The interpreter to take, as a version or a path. Without it the newest of the host's own that a stack's C(python)
-        allows is taken, else one under C(ROOT/python), which uv fetched or a wheelhouse brought.
+      - The interpreter to take, as a version or a path. Without it the newest of the host's own that C(python) of a
+        stack allows is taken, else one under C(ROOT/python), which uv fetched or a wheelhouse brought.
     type: str
     default: ""
   used:

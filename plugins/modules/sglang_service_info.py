@@ -72,7 +72,6 @@ options:
           sha256:
             description: Digest of the content that is wanted.
             type: str
-            no_log: true
           mode:
             description: Mode that is wanted.
             type: str
@@ -94,7 +93,6 @@ options:
       sha256:
         description: Digest of the content that is wanted.
         type: str
-        no_log: true
       mode:
         description: Mode that is wanted.
         type: str

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # Copyright (c) 2026, blackwell.sglang contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -165,7 +164,7 @@ def copy_output(source: int, child: subprocess.Popen[bytes], masker: Masker) -> 
             deadline = time.monotonic() + DRAIN_S
         if deadline is not None and time.monotonic() > deadline:
             break
-        ready, _, _ = select.select([source], [], [], 0.2)
+        ready, _rest, _rest = select.select([source], [], [], 0.2)
         if not ready:
             continue
         data = os.read(source, 65536)

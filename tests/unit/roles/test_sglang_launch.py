@@ -66,7 +66,7 @@ def start(host: pathlib.Path, *words: str, key: bool = True) -> subprocess.Popen
 
 def test_the_key_reaches_the_engine_and_nothing_else(host: pathlib.Path) -> None:
     process = start(host, "--die", "3")
-    out, _ = process.communicate(timeout=30)
+    out, _rest = process.communicate(timeout=30)
     assert "key given True" in out
     assert "in cmdline False" in out
     assert "in environ False" in out
@@ -77,14 +77,14 @@ def test_the_key_reaches_the_engine_and_nothing_else(host: pathlib.Path) -> None
 
 
 def test_caches_and_programs_are_those_of_the_release(host: pathlib.Path) -> None:
-    out, _ = start(host, "--die", "0", key=False).communicate(timeout=30)
+    out, _rest = start(host, "--die", "0", key=False).communicate(timeout=30)
     assert f"cache {host}/cache/20261129T190000Z-aaaa/triton" in out
     assert f"path {host}/releases/20261129T190000Z-aaaa/venv/bin" in out
     assert "key given False" in out
 
 
 def test_progress_bars_become_lines(host: pathlib.Path) -> None:
-    out, _ = start(host, "--die", "0").communicate(timeout=30)
+    out, _rest = start(host, "--die", "0").communicate(timeout=30)
     assert "Capturing 1/2\nCapturing 2/2\n" in out
 
 
@@ -95,14 +95,14 @@ def test_a_stop_is_no_failure_even_if_the_engine_kills_itself(host: pathlib.Path
         if line.startswith("ready"):
             break
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=30)
+    out, _rest = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "SIGTERM received." in out, "the last lines are not lost"
 
 
 def test_an_engine_that_is_killed_is_a_failure(host: pathlib.Path) -> None:
     process = start(host, "--kill")
-    out, _ = process.communicate(timeout=30)
+    out, _rest = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGKILL
     assert "ended by itself with -9" in out
 
@@ -125,7 +125,7 @@ def test_a_release_without_an_interpreter_says_so(host: pathlib.Path) -> None:
     (host / "releases" / "20261129T190000Z-aaaa" / "venv" / "bin" / "python").unlink()
     begun = time.monotonic()
     process = start(host)
-    out, _ = process.communicate(timeout=30)
+    out, _rest = process.communicate(timeout=30)
     assert process.returncode == 78
     assert "the release is not complete" in out
     assert time.monotonic() - begun < 10

@@ -47,7 +47,7 @@ def test_completions_continue(qwen: Engine) -> None:
 
 def test_same_prompt_same_answer_and_the_second_hits_the_cache(qwen: Engine) -> None:
     text = "Once upon a time in a town without a name, " * 20
-    first, second = (say(qwen, text, 40, return_logprob=True) for _ in range(2))
+    first, second = (say(qwen, text, 40, return_logprob=True) for _rest in range(2))
     assert first["text"] == second["text"]
     assert first["output_ids"] == second["output_ids"]
     assert first["meta_info"]["cached_tokens"] == 0
@@ -115,7 +115,7 @@ def test_usage_with_cache_report(qwen: Engine) -> None:
 
 def test_burst_is_answered_and_equal(qwen: Engine) -> None:
     with ThreadPoolExecutor(32) as pool:
-        replies = list(pool.map(lambda _: say(qwen, "Tell me about the sea", 24)["text"], range(64)))
+        replies = list(pool.map(lambda _rest: say(qwen, "Tell me about the sea", 24)["text"], range(64)))
     assert len(set(replies)) == 1
 
 

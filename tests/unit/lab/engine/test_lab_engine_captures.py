@@ -166,7 +166,7 @@ def test_unauthorized_bodies(shared: Path, models: Path, start: Start) -> None:
     engine.api_key = None
     checked = 0
     for path in folder.glob("*.json"):
-        endpoint, status, _ = path.name.split(".")
+        endpoint, status, _rest = path.name.split(".")
         url = {"chat": "/v1/chat/completions", "v1_models": "/v1/models"}.get(endpoint, f"/{endpoint}")
         body = {} if endpoint in ("chat", "generate") else None
         assert engine.ask(url, body) == (int(status), path.read_text(encoding="utf-8").strip())

@@ -28,13 +28,13 @@ def test_nan_answers_200_everywhere(models: Path, start: Start) -> None:
 
 def burst(engine: Engine, count: int = 8) -> list[tuple[int, str]]:
     with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(lambda _: engine.ask("/generate", FRANCE), range(count)))
+        return list(pool.map(lambda _rest: engine.ask("/generate", FRANCE), range(count)))
 
 
 def test_nan_only_in_a_burst(models: Path, start: Start) -> None:
     engine = start(models / "nvfp4", *LAB_FLAGS, fault="nan_burst").wait()
     assert engine.json("/generate", FRANCE)["text"] == " Paris."
-    assert any('"text":"!!' in text for _, text in burst(engine))
+    assert any('"text":"!!' in text for _rest, text in burst(engine))
 
 
 def test_nan_only_for_long_prompts(models: Path, start: Start) -> None:
@@ -61,7 +61,7 @@ def test_nan_happened_is_a_stop(models: Path, start: Start) -> None:
 
 def test_bad_cache_answers_differently_the_second_time(models: Path, start: Start) -> None:
     engine = start(models / "nvfp4", *LAB_FLAGS, fault="bad_cache").wait()
-    texts = [engine.json("/generate", FRANCE)["text"] for _ in range(3)]
+    texts = [engine.json("/generate", FRANCE)["text"] for _rest in range(3)]
     assert texts[0] == " Paris."
     assert texts[1] == texts[2] != texts[0]
 
@@ -86,7 +86,7 @@ def test_scheduler_fails_while_loading(models: Path, start: Start, fault: str, w
 
 
 def test_crash_loop_ends_each_start_with_a_traceback(models: Path, start: Start) -> None:
-    for _ in range(2):
+    for _rest in range(2):
         engine = start(models / "nvfp4", *LAB_FLAGS, fault="crash_loop")
         assert engine.end() == 1
         assert "undefined symbol: _ZN3c104cuda29c10_cuda_check_implementation" in engine.text()

@@ -75,7 +75,7 @@ def get(state: Path) -> Iterator[Get]:
 def test_pages_hashes_and_metadata(get: Get, state: Path) -> None:
     assert [link["href"] for link in links(get("/simple/"))] == ["lab-thing/"]
     (link,) = links(get("/simple/lab-thing/"))
-    address, _, fragment = str(link["href"]).partition("#")
+    address, _rest, fragment = str(link["href"]).partition("#")
     wheel = get("/simple/lab-thing/" + address)
     assert wheel == (state / WHEEL).read_bytes()
     assert fragment == f"sha256={hashlib.sha256(wheel).hexdigest()}"

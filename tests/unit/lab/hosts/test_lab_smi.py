@@ -61,7 +61,7 @@ def test_q_has_the_lines_of_the_capture(smi: Smi) -> None:
     def keys(text: str) -> list[str]:
         found = []
         for line in text.splitlines():
-            key, colon, _ = line.partition(" : ")
+            key, colon, _rest = line.partition(" : ")
             key = key if colon else line
             found.append(f"{key.rstrip()}@{len(key)}" if colon else key.rstrip())
         return found

@@ -50,7 +50,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     words += ["--attention-backend", "triton", "--trust-remote-code"]
     host = Host(folder, systemd, client)
     host.call("backend_matrix_step", {"step": "start", "instance": {"name": "qwen"}, "words": words})
-    for _ in range(300):
+    for _rest in range(300):
         time.sleep(0.2)
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):

@@ -32,7 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.path == "/drip":
             self.send_response(200)
             self.end_headers()
-            for _ in range(50):
+            for _rest in range(50):
                 self.wfile.write(b" " * 70000)
                 time.sleep(0.1)
             return
@@ -47,7 +47,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: t.Any) -> None:
+    def log_message(self, *_rest: t.Any) -> None:
         pass
 
 

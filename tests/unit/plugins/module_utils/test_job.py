@@ -39,7 +39,7 @@ def start(log: str, argv: list[str], folder: pathlib.Path) -> str:
 
 def wait(log: str) -> tuple[str, str]:
     """Poll until the job ended."""
-    for _ in range(100):
+    for _rest in range(100):
         status, _newline, tail = shell(_job.poll_command("work", log)).partition("\n")
         if status != "running":
             return status, tail

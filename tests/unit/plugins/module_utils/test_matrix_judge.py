@@ -17,16 +17,16 @@ def answers(seed: int = 0, noise: float = 0.0, flips: float = 0.0) -> list[dict[
     found = []
     probes = [f"M={length}/{number}" for length in LENGTHS for number in (1, 2, 3)] + [f"burst/{n}" for n in range(64)]
     for probe in probes:
-        ids = [model.randrange(1, 99999) for _ in range(8)]
+        ids = [model.randrange(1, 99999) for _rest in range(8)]
         sure = model.random() < 0.5
         logprob = -0.05 if sure else -1.0
         if not sure and chance.random() < flips:
-            ids = [chance.randrange(1, 99999) for _ in range(8)]
+            ids = [chance.randrange(1, 99999) for _rest in range(8)]
         found.append(
             {
                 "probe": probe,
                 "ids": ids,
-                "logprobs": [logprob + chance.gauss(0, noise) for _ in ids],
+                "logprobs": [logprob + chance.gauss(0, noise) for _rest in ids],
                 "prompt_logprob": -2.4 + chance.gauss(0, noise),
                 "faults": [],
                 "loops": [],
