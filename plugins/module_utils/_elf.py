@@ -12,12 +12,8 @@ from __future__ import annotations
 import dataclasses
 import mmap
 import struct
-import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
-
-if t.TYPE_CHECKING:
-    Buffer: t.TypeAlias = "bytes | mmap.mmap | memoryview"
 
 SHT_DYNAMIC = 6
 SHT_DYNSYM = 11
@@ -49,7 +45,7 @@ class Elf:
         SglangError: not a 64-bit little-endian ELF file, cut off, or without section headers.
     """
 
-    def __init__(self, data: Buffer, where: str) -> None:
+    def __init__(self, data: bytes | mmap.mmap | memoryview, where: str) -> None:
         self.data = data
         self.where = where
         if len(data) < 64 or bytes(data[:4]) != b"\x7fELF":
