@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 import typing as t
 
@@ -51,6 +52,9 @@ class Pct:
     def running(self) -> bool:
         """Whether the container runs."""
         return "status: running" in self._pct("status", str(self._vmid))
+
+    def refuse(self, _change: _lxc_gpu.Plan) -> None:
+        """Root on the hypervisor may do everything."""
 
     def apply(self, change: _lxc_gpu.Plan) -> None:
         """Make the changes; with ``lxc.*`` lines among them in one write of the file, else by ``pct set``."""
@@ -132,12 +136,15 @@ class Api:
 
     def text(self) -> str:
         """The configuration with its pending changes, in the form of the file."""
-        config = dict(self._guest.config.get())
+        # Without `current` the API gives what holds after the next start, and what holds now could not be told.
+        config = dict(ask("to show the configuration", self._guest.config.get, current=1))
         self._digest = str(config.pop("digest", ""))
-        lines = [f"{key}: {value}" for key, value in config.items() if key != "lxc"]
-        lines += [f"{key}: {value}" for key, value in config.get("lxc", [])]
+        raw = config.pop("lxc", [])
+        config.pop("description", None)  # lines of it could look like settings
+        lines = [f"{key}: {value}" for key, value in config.items()]
+        lines += [f"{key}: {value}" for key, value in raw]
         waiting, gone = [], []
-        for row in self._guest.pending.get():
+        for row in ask("to show what is pending", self._guest.pending.get):
             if row.get("delete"):
                 gone.append(row["key"])
             elif "pending" in row:
@@ -148,10 +155,14 @@ class Api:
 
     def running(self) -> bool:
         """Whether the container runs."""
-        return bool(self._guest.status.current.get()["status"] == "running")
+        return bool(ask("to show the state", self._guest.status.current.get)["status"] == "running")
 
-    def apply(self, change: _lxc_gpu.Plan) -> None:
-        """Make the changes that the API can make."""
+    def refuse(self, change: _lxc_gpu.Plan) -> None:
+        """Say before anything is asked what the API would never do, so that check mode says it too.
+
+        Raises:
+            SglangError: the session may not set devices, or the plan has lines of the old style.
+        """
         if not self._root:
             raise SglangError(
                 f"the API refuses this: {ROOT_ONLY}",
@@ -166,18 +177,19 @@ class Api:
                 fix="leave api_host out for this change, so that it is made on the hypervisor by pct",
                 kind="root_only",
             )
+
+    def apply(self, change: _lxc_gpu.Plan) -> None:
+        """Make the changes that the API can make."""
+        self.refuse(change)
         words = {**change.put, **({"delete": ",".join(change.drop)} if change.drop else {})}
-        try:
-            self._guest.config.put(digest=self._digest, **words)
-        except Exception as error:  # proxmoxer's class, which is not there when it is not installed
-            raise SglangError(f"the API refused the change: {error}", fix=_advice(str(error)), kind="api") from error
+        ask("the change", self._guest.config.put, digest=self._digest, **words)
 
     def restart(self, seconds: int) -> None:
         """Shut down and start; waits for the task's end."""
-        task = self._guest.status.reboot.post(timeout=seconds)
+        task = ask("the restart", self._guest.status.reboot.post, timeout=seconds)
         deadline = time.monotonic() + seconds + 120
         while time.monotonic() < deadline:
-            state = self._api.nodes(self._node).tasks(task).status.get()
+            state = ask("to show the task", self._api.nodes(self._node).tasks(task).status.get)
             if state.get("status") == "stopped":
                 if state.get("exitstatus") != "OK":
                     raise SglangError(f"the restart failed: {state.get('exitstatus')}", where=str(task), kind="api")
@@ -186,9 +198,34 @@ class Api:
         raise SglangError(f"the restart did not end within {seconds + 120} s", where=str(task), kind="api")
 
 
+def ask(what: str, call: t.Callable[..., t.Any], *words: t.Any, **options: t.Any) -> t.Any:
+    """What the API answers.
+
+    Raises:
+        SglangError: it refused, or it cannot be reached.
+    """
+    try:
+        return call(*words, **options)
+    except Exception as error:  # classes of proxmoxer and requests, which need not be installed
+        text = " ".join(str(error).split())
+        raise SglangError(f"the API refused {what}: {text}", fix=_advice(text), kind="api") from error
+
+
 def _advice(text: str) -> str:
     if "only allowed for root@pam" in text or "Permission check failed" in text:
         return "only root@pam may set device entries; use pct over ssh as root"
+    if re.search(r"lxc/\d+\.conf' does not exist", text):
+        return "correct the number of the container, or the node that has it (api_node)"
+    if "hostname lookup" in text:
+        return "correct api_node: it is the name of a node of the cluster, as pvesh get /nodes shows it"
+    if "authenticate" in text:
+        return "correct api_user (root@pam) and api_password"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "give the node a certificate that this host trusts (pvenode acme), or validate_certs: false"
+    if "Max retries" in text or "Connection" in text or "timed out" in text:
+        return "see whether api_host answers on its port (8006 unless api_host says another)"
+    if "detected modified configuration" in text:
+        return "someone else changed the container meanwhile; run it again"
     if "does not exist" in text:
         return "make the node first: nvidia-smi; nvidia-modprobe -u -m -s -l -c 0 (and at each boot before the guests)"
     if "File exists" in text:

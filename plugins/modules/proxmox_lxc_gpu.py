@@ -59,7 +59,7 @@ options:
     type: int
     default: 180
   api_host:
-    description: Host of the API; when it is left out, C(pct) is used on the current host.
+    description: Host of the API, with its port unless that is 8006; without it C(pct) is used on the current host.
     type: str
   api_user:
     description: User of the API.
@@ -167,10 +167,15 @@ import importlib
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.blackwell.sglang.plugins.module_utils import _gpu_hypervisor, _gpu_kernel, _lxc_gpu
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _gpu_hypervisor,
+    _gpu_kernel,
+    _gpu_proxmox,
+    _lxc_gpu,
+)
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._gpu_host import Host
-from ansible_collections.blackwell.sglang.plugins.module_utils._lxc_gpu_via import Api, Pct
+from ansible_collections.blackwell.sglang.plugins.module_utils._lxc_gpu_via import Api, Pct, ask
 
 try:
     ProxmoxAPI = importlib.import_module("proxmoxer").ProxmoxAPI
@@ -226,8 +231,14 @@ def _run(module: AnsibleModule) -> dict[str, t.Any]:
     cards = _lxc_gpu.cards(params["gpus"], nodes, _gpu_hypervisor.identities(host) if not params["api_host"] else [])
     want = _lxc_gpu.Want(tuple(cards), params["control"], params["caps"], params["mode"], params["uid"], params["gid"])
     before, running = via.text(), via.running()
+    if params["api_host"]:
+        # Whether the hypervisor has these cannot be asked; what pct gave stays.
+        have = {word.split(",")[0] for word in _lxc_gpu.devices(before).values()}
+        nodes.update({path: (0, 0) for path in _gpu_proxmox.OPTIONAL if path in have})
     change = _lxc_gpu.plan(before, want, nodes, majors, running)
     waiting, restarted, after = list(change.waiting), False, before
+    if change.changed:
+        via.refuse(change)
     if change.changed and not module.check_mode:
         via.apply(change)
         after = via.text()
@@ -264,7 +275,8 @@ def _api(module: AnsibleModule) -> Api:
     words = {"password": params["api_password"]}
     if params["api_token_id"]:
         words = {"token_name": params["api_token_id"], "token_value": params["api_token_secret"]}
-    api = ProxmoxAPI(params["api_host"], user=user, verify_ssl=params["validate_certs"], timeout=30, **words)
+    asked = {"user": user, "verify_ssl": params["validate_certs"], "timeout": 30, **words}
+    api = ask("the session", ProxmoxAPI, params["api_host"], **asked)
     return Api(api, params["api_node"], params["vmid"], user == "root@pam" and not params["api_token_id"])
 
 
