@@ -45,6 +45,7 @@ def write(target: pathlib.Path, files: dict[str, str]) -> None:
     """Write the archive, readable by its owner alone, under one folder of its own name."""
     folder = target.name.removesuffix(".tar.gz")
     target.touch(mode=0o600)
+    target.chmod(0o600)  # also where an older one was there
     with tarfile.open(target, "w:gz") as archive:
         for name, text in sorted(files.items()):
             content = text.encode("utf-8", "replace")

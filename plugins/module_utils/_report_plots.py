@@ -10,19 +10,16 @@ its ink from the page (so it reads on light and on dark), and is the same for th
 from __future__ import annotations
 
 import html
+import importlib
+import importlib.util
 import io
 import re
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _report_measure
 
-try:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    MATPLOTLIB_ERROR = ""
-except ImportError as exc:
-    MATPLOTLIB_ERROR = str(exc)
+# Only looked for: its import takes a second or two, and most reports have no sweep to draw.
+MATPLOTLIB_ERROR = "" if importlib.util.find_spec("matplotlib") else "No module named 'matplotlib'"
 
 Tree = dict[str, t.Any]
 
@@ -67,6 +64,8 @@ def figures(report: Tree, history: t.Sequence[Tree]) -> dict[str, str]:
 
 def draw(sweep: Tree, before: t.Sequence[Tree]) -> str:
     """Throughput and latency of a sweep over concurrency, as SVG without an XML head."""
+    mpl = importlib.import_module("matplotlib")
+    pages = importlib.import_module("matplotlib.figure")
     style: t.Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "blackwell.sglang",
@@ -81,7 +80,7 @@ def draw(sweep: Tree, before: t.Sequence[Tree]) -> str:
         "grid.color": INK,
     }
     with mpl.rc_context(style):
-        figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+        figure = pages.Figure(figsize=(9.6, 3.6), layout="constrained")
         left, right = figure.subplots(1, 2)
         _throughput(left, sweep, before)
         _latency(right, sweep)

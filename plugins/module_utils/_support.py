@@ -10,7 +10,7 @@ import pathlib
 import re
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _service
-from ansible_collections.blackwell.sglang.plugins.module_utils._report_redact import Redactor
+from ansible_collections.blackwell.sglang.plugins.module_utils._report_redact import Redactor, secret_name
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places, Run
 
 # Bytes of one file; of a longer one the end is kept, where a failure lies.
@@ -35,14 +35,14 @@ _FILES = {
     "host/os-release.txt": "/etc/os-release",
     "gpu/driver.txt": "/proc/driver/nvidia/version",
 }
-_ENV_LINE = re.compile(r"^([A-Za-z_]\w*)=.*$", re.MULTILINE)
+_ENV_LINE = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
 
 
 def collect(run: Run, places: list[Places], root: str, runs: str = "/var/lib/sglang/runs.jsonl") -> dict[str, str]:
     """Everything as ``{name in the archive: text}``, cleaned.
 
-    Of environments only the names are kept. The instances' own keys are replaced wherever they appear, and what looks
-    like a secret as well.
+    Of environments only the names are kept. The instances' own keys, the values of their environments whose names speak
+    of secrets, and what looks like a secret are replaced wherever they appear.
     """
     found: dict[str, str] = {}
     for name, words in _COMMANDS.items():
@@ -55,7 +55,7 @@ def collect(run: Run, places: list[Places], root: str, runs: str = "/var/lib/sgl
     for each in places:
         for name, text in _of_instance(run, each).items():
             found[f"{each.name}/{name}"] = text
-    clean = Redactor(secrets=[key for key in map(_key, places) if key])
+    clean = Redactor(secrets=[secret for each in places for secret in _secrets(each)])
     return {name: clean.text(text[-LONGEST:]) for name, text in sorted(found.items()) if text.strip()}
 
 
@@ -94,8 +94,13 @@ def last_starts(run: Run, unit: str) -> list[str]:
     return starts
 
 
-def _key(places: Places) -> str:
-    return _read(places.key_file).strip()
+def _secrets(places: Places) -> list[str]:
+    """The instance's key, and values of its environment such as HF_TOKEN; systemd's quotes are taken off."""
+    found = [_read(places.key_file).strip()]
+    for name, value in _ENV_LINE.findall(_read(places.env_file)):
+        if secret_name(name):
+            found.append(value.strip().strip("'\"").replace("\\", ""))
+    return [each for each in found if each]
 
 
 def _read(path: pathlib.Path) -> str:

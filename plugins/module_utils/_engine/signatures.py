@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signature import Signature
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signatures_compute import COMPUTE
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signatures_cuda import CUDA
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signatures_host import HOST
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signatures_start import START
 
-CATALOGUE: tuple[Signature, ...] = (*START, *COMPUTE, *HOST)
+CATALOGUE: tuple[Signature, ...] = (*START, *COMPUTE, *CUDA, *HOST)

@@ -183,57 +183,6 @@ COMPUTE: tuple[Signature, ...] = (
         ),
     ),
     Signature(
-        id="illegal_instruction",
-        pattern=r"cudaErrorIllegalInstruction|CUDA error: an illegal instruction was encountered",
-        what="A kernel used an instruction that this GPU does not have",
-        why="CUTLASS 4.2 selects SM100 code on SM120.",
-        fix="FlashInfer with CUTLASS 4.4.2 or newer (FlashInfer 0.6.7); empty the JIT cache.",
-        source="field report B026, flashinfer #2798",
-        fixed_in="FlashInfer 0.6.7",
-        example=(
-            "torch.AcceleratorError: CUDA error: an illegal instruction was encountered (cudaErrorIllegalInstruction)"
-        ),
-    ),
-    Signature(
-        id="illegal_memory_access",
-        pattern=r"CUDA error: an illegal memory access was encountered|cudaErrorIllegalAddress",
-        what="A kernel wrote or read outside of its memory",
-        why=(
-            "Stale precompiled kernels of another version, NCCL 2.26.2 with messages from 512 KiB on, or "
-            "more drafted tokens than the draft model takes."
-        ),
-        fix=(
-            "Empty the instance's JIT cache; check that the FlashInfer parts are of one version and NCCL "
-            "is not 2.26.2; lower speculative_num_draft_tokens."
-        ),
-        source="field reports B044 and B073",
-        example="torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
-    ),
-    Signature(
-        id="device_side_assert",
-        pattern=r"CUDA error: device-side assert triggered|_zero_fill_draft_kv_for_cached_prefix",
-        what="An assertion failed on the GPU",
-        why=(
-            "Often an index out of range after NaN (token id outside of the vocabulary); with speculation "
-            "and prefix cache a known race."
-        ),
-        fix="Without speculation first; then with the radix cache off to tell the two apart.",
-        source="field report B016",
-        example="torch.AcceleratorError: CUDA error: device-side assert triggered",
-    ),
-    Signature(
-        id="no_kernel_image",
-        pattern=r"no kernel image is available for execution on the device",
-        what="A compiled library holds no code for this GPU",
-        why="It was built without sm_120 (FA3 exists for SM90 only, for instance).",
-        fix="Build the kernel for 12.0a; args.attention_backend: triton or flashinfer.",
-        source="field report B034",
-        example=(
-            "CUDA error (/x/flash-attention/hopper/flash_fwd_launch_template.h:166): no kernel image is "
-            "available for execution on the device"
-        ),
-    ),
-    Signature(
         id="flashinfer_no_architecture",
         pattern=r"No supported CUDA architectures found for major versions \[12\]|SM 12\.x requires CUDA >= 12\.9",
         what="FlashInfer dropped SM120 because the nvcc that it found is older than 12.9",

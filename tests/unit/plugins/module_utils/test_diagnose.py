@@ -52,6 +52,44 @@ def test_captured_logs(capture: str, diagnosis: str, shared: pathlib.Path) -> No
     assert found["id"] == diagnosis, found["what"]
 
 
+CUDA_FORMS = {
+    "launch_failure": [
+        "RuntimeError: CUDA error: unspecified launch failure",
+        "torch.AcceleratorError: CUDA error: unspecified launch failure",
+        "RuntimeError: Triton Error [CUDA]: unspecified launch failure",
+        "gpu1:71:90 [1] misc/strongstream.cc:395 NCCL WARN Cuda failure 719 'unspecified launch failure'",
+        "RuntimeError: cutlass kernel failed: cudaErrorLaunchFailure",
+        "cuda.bindings.driver.CUDAError: CUDA_ERROR_LAUNCH_FAILED",
+    ],
+    "illegal_memory_access": [
+        "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered",
+        "gpu1:71:90 [1] enqueue.cc:1540 NCCL WARN Cuda failure 700 'an illegal memory access was encountered'",
+        "RuntimeError: CUDA driver error: CUDA_ERROR_ILLEGAL_ADDRESS",
+    ],
+    "misaligned_address": [
+        "RuntimeError: Triton Error [CUDA]: misaligned address",
+        "gpu1:71:90 [1] enqueue.cc:1540 NCCL WARN Cuda failure 716 'misaligned address'",
+    ],
+    "ecc_uncorrectable": ["RuntimeError: CUDA error: uncorrectable ECC error encountered"],
+}
+
+
+@pytest.mark.parametrize(("diagnosis", "line"), [(name, line) for name, lines in CUDA_FORMS.items() for line in lines])
+def test_an_error_of_cuda_is_known_in_the_words_of_every_layer(diagnosis: str, line: str) -> None:
+    lines = [
+        "[2026-11-29 18:00:00] The server is fired up and ready to roll!",
+        "[2026-11-29 18:10:00 TP0] Decode batch, #running-req: 2, cuda graph: True",
+        "[2026-11-29 18:10:02 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        '  File "scheduler.py", line 2152, in process_batch_result',
+        line,
+        "[2026-11-29 18:10:02] SIGQUIT received. signum=None, frame=None. It usually means one child failed.",
+        "sglang-launch: the engine ended by itself with -9",
+    ]
+    found = _diagnose.diagnose(lines, {"active": "failed", "result": "signal", "exit_status": 9})
+    assert (found["id"], found["rank"]) == (diagnosis, ""), found["what"]
+    assert found["line"] == line
+
+
 def test_an_unknown_failure_is_the_first_exception_of_the_first_process() -> None:
     lines = [
         "[2026-11-29 17:46:25] Ignore import error when loading sglang.x: Traceback (most recent call last):",
