@@ -8,6 +8,8 @@ VENV := .venv/bin
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.collections
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Each task of a play runs in a process of its own; without byte code every one of them would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 SCENARIOS := default nightly_stack sgl_kernel sglang_service
 SCENARIOS_FULL := $(sort $(notdir $(patsubst %/molecule.yml,%,$(wildcard molecule/*/molecule.yml))))

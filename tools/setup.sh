@@ -80,7 +80,7 @@ install_venv() {
   python=$(find_python)
   say "making .venv on $("$python" --version)"
   .tools/uv/bin/uv venv -q --clear --seed --python "$python" .venv
-  .tools/uv/bin/uv pip sync -q --python .venv/bin/python --require-hashes requirements/dev.txt
+  .tools/uv/bin/uv pip sync -q --compile-bytecode --python .venv/bin/python --require-hashes requirements/dev.txt
   printf '%s\n' "$stamp" >.venv/.stamp
 }
 

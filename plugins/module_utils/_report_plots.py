@@ -9,6 +9,7 @@ its ink from the page (so it reads on light and on dark), and is the same for th
 
 from __future__ import annotations
 
+import functools
 import html
 import importlib
 import importlib.util
@@ -129,10 +130,14 @@ def _throughput(axes: t.Any, sweep: Tree, before: t.Sequence[Tree]) -> None:
     axes.set_title("output tokens per second", fontsize=9, loc="left")
 
 
+def _percentile(name: str, kind: str, row: Tree) -> t.Any:
+    return row[name].get(kind)
+
+
 def _latency(axes: t.Any, sweep: Tree) -> None:
     for name, words, color in (("ttft", "time to first token", FIRST), ("tpot", "time per token after it", TOKEN)):
         for kind, line in (("median", "-"), ("p99", "--")):
-            xs, ys = _points(sweep["levels"], lambda row, n=name, k=kind: row[n].get(k))  # type: ignore[misc]
+            xs, ys = _points(sweep["levels"], functools.partial(_percentile, name, kind))
             if ys:
                 label = f"{words}, {'median' if kind == 'median' else '99th percentile'}"
                 axes.plot(xs, ys, line, color=color, marker=".", linewidth=1.5, label=label)

@@ -36,7 +36,7 @@ HOST_PACKAGES = (
     "python3-jmespath",
     "python3-packaging",
     "python3-venv",
-    "python3-dev",
+    "libpython3-dev",
     "python3-pip",
     "gcc",
     "g++",
