@@ -22,6 +22,9 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._json_files impor
 # A quote inside a JSON string is escaped, so this text occurs only as a key. Counting offsets with a pattern instead of
 # a parser makes the check of 120 headers (48 MB of JSON) three times as fast.
 _ENDS = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d{1,19}\s*,\s*(\d{1,19})\s*\]')
+# The end of a header whose last entry is a tensor: no text that is cut short or runs on into the data ends so.
+_LAST = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d{1,19}\s*,\s*(\d{1,19})\s*\]\s*\}\s*\}\s*\Z')
+_TAIL = 512  # bytes of the header's end that are read to find it
 _DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
 
 
@@ -101,6 +104,26 @@ def read_header(path: str, limit: int) -> Header:
                 kind="bad_header",
             ) from exc
     return Header(path, data, size)
+
+
+def data_size(path: str, limit: int) -> int | None:
+    """Bytes of data of a file whose last tensor in the header ends where the file does, from two short reads.
+
+    None where the header has to be read to know: another order, another end, a wrong length, a file that is cut short.
+    """
+    try:
+        with pathlib.Path(path).open("rb") as handle:
+            size = os.fstat(handle.fileno()).st_size
+            start = handle.read(8)
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+            if not 0 < length <= min(limit, size - 8):
+                return None
+            handle.seek(8 + max(0, length - _TAIL))
+            last = _LAST.search(handle.read(min(length, _TAIL)))
+    except OSError:
+        return None
+    data = size - 8 - length
+    return data if last and int(last[1]) == data else None
 
 
 def read_scalar(header: Header, name: str) -> float | None:

@@ -15,7 +15,11 @@ import typing as t
 import kv_models
 import kv_shapes
 import pytest
-from ansible_collections.blackwell.sglang.plugins.module_utils import _checkpoint, _checkpoint_info
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _checkpoint,
+    _checkpoint_info,
+    _safetensors,
+)
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._json_files import Limits
 from kv_shapes import CFG, FLOAT8, HF, MINIMAL, flat, inline, nested
@@ -417,6 +421,45 @@ def test_whole_missing_and_truncated_shards(tmp_path: pathlib.Path) -> None:
     (tmp_path / "model" / "two.safetensors").unlink()
     files = _checkpoint.read(folder, verify_files=True).files
     assert files is not None and (files.complete, files.missing) == (False, ["two.safetensors"])
+
+
+def state_total(folder: pathlib.Path, total: float) -> None:
+    """Have the index state how many bytes all tensors have."""
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({**json.loads(index.read_text()), "metadata": {"total_size": total}}))
+
+
+def test_a_stated_total_spares_the_offsets_but_hides_no_fault(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = model(tmp_path / "model")
+    two = tmp_path / "model" / "two.safetensors"
+    state_total(tmp_path / "model", 12 + 64)
+    with monkeypatch.context() as context:
+        # 120 headers of a 397B checkpoint hold 50 MB of text; a whole checkpoint must not cost reading them.
+        context.setattr(_safetensors.Header, "expected_size", lambda _: pytest.fail("the offsets were looked at"))
+        assert _checkpoint.read(folder, verify_files=True).files.complete  # type: ignore[union-attr]
+    whole = two.read_bytes()
+    for size in (len(whole) - 1, 40, 5, 0):
+        two.write_bytes(whole[:size])
+        assert _checkpoint.read(folder, verify_files=True).files.truncated == ["two.safetensors"]  # type: ignore[union-attr]
+    two.write_bytes(whole)
+    for total in (75, 0, 76.5, 1e300):
+        state_total(tmp_path / "model", total)
+        assert _checkpoint.read(folder, verify_files=True).files.complete  # type: ignore[union-attr]
+
+
+def test_a_file_cut_between_two_tensors_of_a_header_in_another_order(tmp_path: pathlib.Path) -> None:
+    folder = model(tmp_path / "model")
+    two = tmp_path / "model" / "two.safetensors"
+    entries = {
+        "lm_head.weight": {"dtype": "BF16", "shape": [32], "data_offsets": [64, 128]},
+        "norm.weight": {"dtype": "BF16", "shape": [32], "data_offsets": [0, 64]},
+    }
+    text = json.dumps(entries).encode()
+    two.write_bytes(struct.pack("<Q", len(text)) + text + b"\0" * 64)
+    state_total(tmp_path / "model", 12 + 128)
+    assert _checkpoint.read(folder, verify_files=True).files.truncated == ["two.safetensors"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("lie", [-8, 8, 2**40, 200_000_000])
