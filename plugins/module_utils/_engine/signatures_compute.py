@@ -396,6 +396,23 @@ COMPUTE: tuple[Signature, ...] = (
         example="gate: right.same: the answers differ from token 3 on (log-probabilities [-0.1, -4.2])",
     ),
     Signature(
+        id="gate_hangs",  # before gate_not_ready, which matches the same line
+        pattern=r"gate: ready\.started: (?P<seen>not ready after .*503.*the engine says that it is ready.*)",
+        what="The server loaded, called itself ready, and gives no token: {seen}",
+        why=(
+            "A kernel or a collective hangs: /health computes a token and answers 503 when none comes within 20 s. More"
+            " time does not help."
+        ),
+        fix=(
+            "Look at the GPUs (full load without progress means NCCL: env.NCCL_P2P_DISABLE: '1') and at the kernel's"
+            " log for an Xid; with neither, let backend_matrix look for other backends."
+        ),
+        source="engine facts 6, field reports B070 and B115",
+        example=(
+            "gate: ready.started: not ready after 9 s: 503: loaded, not yet warmed up; the engine says that it is ready"
+        ),
+    ),
+    Signature(
         id="gate_not_ready",
         pattern=r"gate: ready\.started: (?P<seen>not ready after .*)",
         what="The server did not become ready: {seen}",
