@@ -396,6 +396,18 @@ COMPUTE: tuple[Signature, ...] = (
         example="gate: right.same: the answers differ from token 3 on (log-probabilities [-0.1, -4.2])",
     ),
     Signature(
+        id="gate_port",
+        pattern=r"gate: ready\.\w+: port (?P<port>\d+) is answered by (?P<who>.*), which is not of",
+        what="Port {port} is answered by {who}, not by this server",
+        why="It took the port while this server loaded: the engine binds only after that, and then ends.",
+        fix="Stop it, or choose another args.port.",
+        source="captures fail_port_in_use and tp2_auto_beaten_to_the_port",
+        example=(
+            "gate: ready.started: port 30000 is answered by python3 (pid 7, user nobody, x.service), which is not of"
+            " sglang-qwen.service"
+        ),
+    ),
+    Signature(
         id="gate_hangs",  # before gate_not_ready, which matches the same line
         pattern=r"gate: ready\.started: (?P<seen>not ready after .*503.*the engine says that it is ready.*)",
         what="The server loaded, called itself ready, and gives no token: {seen}",
