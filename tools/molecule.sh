@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 scenario=$1
 export PATH=$PWD/.venv/bin:$PATH
 export ANSIBLE_CONFIG=$PWD/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$PWD/.collections
+# Ansible starts a process a task; without bytecode each compiles its plugins again.
+unset PYTHONDONTWRITEBYTECODE
 # molecule/ stands at the top; without this molecule asks for extensions/molecule.
 export MOLECULE_GLOB='molecule/*/molecule.yml'
 down() { .venv/bin/python tests/lab/lab.py --lab "$scenario" down >/dev/null || true; }

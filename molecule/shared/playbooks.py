@@ -82,6 +82,8 @@ class Playbooks:
                 "PYTHONUNBUFFERED": "1",
                 "MODULE_CALLS_LOG": log.name,
             }
+            # Without bytecode every task's process compiles Ansible's plugins and ours again: a third of a run's time.
+            env.pop("PYTHONDONTWRITEBYTECODE", None)
             start = time.monotonic()
             process = subprocess.Popen(
                 command,

@@ -58,6 +58,11 @@ def test_a_key_protects_the_server_and_shows_nowhere(host: t.Any, playbooks: Pla
     assert SECRET not in run.output
     ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:30000/v1/models')"
     assert "401" in host.run("python3 -c %s", ask).stderr
+    # Exactly this key opens it: nothing was added on the way through inventory, file and credential.
+    with_key = f"Request('http://127.0.0.1:30000/v1/models', headers={{'Authorization': 'Bearer {SECRET}'}})"
+    ask = f"from urllib.request import *; print(urlopen({with_key}).status)"
+    assert host.check_output("python3 -c %s", ask) == "200"
+    assert host.file("/etc/sglang/qwen.api_key").content_string == SECRET
     pid = service.show("MainPID")
     assert host.run(f"runuser -u nobody -- cat /proc/{pid}/environ").rc != 0
     for command in (
