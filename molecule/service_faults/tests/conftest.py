@@ -19,18 +19,30 @@ from playbooks import ROOT, Playbooks
 TABLE = pathlib.Path(os.environ.get("SGLANG_FAULT_TABLE", ROOT / "reports" / "service_faults.md"))
 
 
-@pytest.fixture(scope="session")
-def rows() -> list[Row]:
-    """Expected and seen of each fault."""
-    return []
+ROWS: list[Row] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table at the end of the run."""
+    if ROWS:
+        terminalreporter.section(f"{sum(row.right for row in ROWS)} of {len(ROWS)} faults as expected")
+        terminalreporter.write_line(Row.table(ROWS))
+        terminalreporter.write_line(f"written to {TABLE}")
 
 
 @pytest.fixture
-def bench(host: t.Any, playbooks: Playbooks, rows: list[Row]) -> t.Iterator[Bench]:
+def table() -> list[Row]:
+    """The table's lines so far."""
+    return ROWS
+
+
+@pytest.fixture
+def bench(host: t.Any, playbooks: Playbooks) -> t.Iterator[Bench]:
     """The host, serving as wanted before the fault and after it; the table is written anew after each."""
-    one = Bench(host, playbooks, rows)
+    one = Bench(host, playbooks, ROWS)
     one.require_quiet()
+    one.watch()
     yield one
     TABLE.parent.mkdir(parents=True, exist_ok=True)
-    TABLE.write_text(Row.table(rows), encoding="utf-8")
+    TABLE.write_text(Row.table(ROWS), encoding="utf-8")
     one.tidy()

@@ -15,6 +15,7 @@ class Fault:
     diagnosis: str
     settings: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     keys: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    holds: bool = True  # whether it gets as far as holding GPU memory
 
     @property
     def engine(self) -> dict[str, t.Any]:
@@ -29,19 +30,19 @@ FAULTS = (
     Fault("nan_happened", "right.text", "nan_happened"),
     Fault("garbage", "right.text", "gate_garbage", {"kind": "repetition"}),
     Fault("bad_cache", "right.same", "gate_differs"),
-    Fault("crash_loading", "ready.started", "unknown"),
-    Fault("crash_loop", "ready.started", "undefined_symbol"),
+    Fault("crash_loading", "ready.started", "no_kernel_image"),
+    Fault("crash_loading", "ready.started", "unknown", {"message": "seen by nobody before"}),
+    Fault("crash_loop", "ready.started", "undefined_symbol", holds=False),
     Fault("illegal_memory_access", "right.burst", "illegal_memory_access", {"requests": 4}),
     Fault("hang_loading", "ready.started", "gate_not_ready", keys={"gate": {"ready_timeout": 12}}),
     Fault(
         "hang_after_ready",
-        "ready.health",
-        "gate_not_ready",
+        "ready.started",
+        "gate_hangs",
         keys={"gate": {"ready_timeout": 15, "request_timeout": 3}},
     ),
     Fault("slow", "ready.started", "gate_not_ready", {"factor": 60}, {"gate": {"ready_timeout": 12}}),
     Fault("no_memory", "ready.started", "not_enough_memory"),
-    Fault("port_in_use", "ready.started", "port_in_use"),
     Fault("wrong_kv_log", "ordered.kv", "gate_kv", {"rank": 1}),
     Fault("ignore_kv_flag", "ordered.kv", "gate_kv"),
 )

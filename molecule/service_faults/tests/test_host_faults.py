@@ -22,7 +22,7 @@ time.sleep(3600)
 def stranger(bench: Bench, *options: str) -> None:
     """Start the foreign holder as a unit of its own and wait until it holds memory."""
     words = " ".join(options)
-    bench.host.check_output(f"systemd-run --unit=sglang-test-stranger {words} python3 -c %s", STRANGER)
+    bench.host.check_output(f"systemd-run --collect --unit=lab-test-stranger {words} python3 -c %s", STRANGER)
     assert bench.until(lambda: bool(bench.strangers()), 10)
 
 
@@ -52,7 +52,7 @@ def refused(bench: Bench, fault: str, named: list[str], **keys: t.Any) -> None:
 
 def test_a_foreign_holder_of_a_gpu(bench: Bench) -> None:
     stranger(bench, "--uid=nobody")
-    refused(bench, "foreign holder of a GPU", ["GPU 0", "40000 MiB", "sglang-test-stranger.service"])
+    refused(bench, "foreign holder of a GPU", ["GPU 0", "40000 MiB", "lab-test-stranger.service"])
 
 
 def test_memory_that_nobody_holds_any_more(bench: Bench) -> None:
@@ -62,8 +62,7 @@ def test_memory_that_nobody_holds_any_more(bench: Bench) -> None:
 
 def test_a_foreign_server_on_the_port(bench: Bench) -> None:
     bench.host.check_output(
-        "systemd-run --unit=sglang-test-stranger python3 -m http.server 30001 --bind 127.0.0.1 --directory /var/empty"
-        " || systemd-run --unit=sglang-test-stranger python3 -m http.server 30001 --bind 127.0.0.1"
+        "systemd-run --collect --unit=lab-test-stranger python3 -m http.server 30001 --bind 127.0.0.1"
     )
     assert bench.until(
         lambda: (
@@ -75,7 +74,7 @@ def test_a_foreign_server_on_the_port(bench: Bench) -> None:
     refused(
         bench,
         "foreign server on the port",
-        ["port 30001 is answered by", "sglang-test-stranger.service"],
+        ["port 30001 is answered by", "lab-test-stranger.service"],
         args={"port": 30001},
     )
 
