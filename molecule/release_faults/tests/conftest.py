@@ -22,15 +22,15 @@ from playbooks import Playbooks, Run
 LINK = "/opt/sglang/instances/qwen/release"
 # Sums of all its files; what Python compiles for itself does not count.
 PACKAGES = f"cd {LINK}/venv && find . -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum"
+PROFILE = "qwen3_5_397b_nvfp4"
+MODEL = "/models/Qwen3.5-397B-A17B-NVFP4"
 BUILD = "molecule/release_faults/build.yml"
-LAB = {
-    "description": "The lab's engine with its prebuilt kernel",
-    "channel": "stable",
-    "python": ["3.11", "3.13", "3.12"],
-    "requirements": {"sglang": {"version": "==0.5.12.post1"}},
-    "overrides": [],
-    "kernel": {"build": "wheel", "distribution": "sglang-kernel", "version": "0.4.2.post2"},
-}
+Stacks = dict[str, dict[str, t.Any]]
+# The release that serves is of the stack lab; source is one that builds its kernel.
+LAB, SOURCE = (
+    yaml.safe_load((SCENARIO / "inventory/group_vars/sglang_hosts/stack.yml").read_text())["sglang_stacks"][name]
+    for name in ("lab", "source")
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +46,10 @@ class Served:
 class Host:
     """A host whose builds go wrong: runs builds, makes faults, and tells what became of it."""
 
-    def __init__(self, host: t.Any, playbooks: Playbooks) -> None:
+    def __init__(self, host: t.Any, folder: pathlib.Path, locks: pathlib.Path) -> None:
         self.host = host
-        self.playbooks = playbooks
+        self.playbooks = Playbooks(SCENARIO, folder / "reports")
+        self.locks = locks
 
     def served(self) -> Served:
         """The link, this start of the service, and the bytes of the release that it names."""
@@ -59,9 +60,15 @@ class Host:
             self.host.check_output(f"{PACKAGES} | sha256sum"),
         )
 
-    def build(self, stack: dict[str, t.Any], **options: t.Any) -> Run:
-        """Build a release of a stack named lab, as the inventory's is."""
-        return self.playbooks.run(BUILD, variables={"sglang_stacks": {"lab": stack}}, **options)
+    def build(self, stacks: Stacks, **options: t.Any) -> Run:
+        """Build a release of each stack: qwen asks for ``lab``, and for each other one there is a stopped instance."""
+        instances = [
+            {"name": "qwen" if name == "lab" else name, "stack": name, "profile": PROFILE, "model_path": MODEL}
+            | ({} if name == "lab" else {"state": "stopped"})
+            for name in stacks
+        ]
+        variables = {"sglang_stacks": stacks, "sglang_instances": instances, "nightly_stack_lock_dir": str(self.locks)}
+        return self.playbooks.run(BUILD, variables=variables, **options)
 
     def verified(self, run: Run) -> dict[str, t.Any]:
         """The newest release, which the run must have verified."""
@@ -77,10 +84,16 @@ class Host:
         subprocess.run(lab, check=True, capture_output=True, cwd=ROOT)
 
 
+@pytest.fixture(scope="module")
+def locks(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Where the locks of these tests lie: none of their stacks comes again."""
+    return tmp_path_factory.mktemp("locks")
+
+
 @pytest.fixture
-def site(host: t.Any, tmp_path: pathlib.Path) -> t.Iterator[Host]:
+def site(host: t.Any, tmp_path: pathlib.Path, locks: pathlib.Path) -> t.Iterator[Host]:
     """The host with an empty cache of uv, so that a build asks the index; the index is well again afterwards."""
-    broken = Host(host, Playbooks(SCENARIO, tmp_path / "reports"))
+    broken = Host(host, tmp_path, locks)
     host.check_output("rm -rf /opt/sglang/cache/uv")
     before = broken.served()
     try:
@@ -91,34 +104,30 @@ def site(host: t.Any, tmp_path: pathlib.Path) -> t.Iterator[Host]:
         assert broken.served() == before
 
 
-@pytest.fixture
-def stack() -> dict[str, t.Any]:
-    """A stack that no release of this host has: its digest differs by the name of a kernel variable."""
-    changed: dict[str, t.Any] = json.loads(json.dumps(LAB))
-    changed["kernel"]["env"] = {"SGLANG_TEST": uuid.uuid4().hex}
-    return changed
+def changed(stack: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The stack as no release of this host has it: it asks for one more package, any version of which will do.
+
+    The kernel's settings stay, so that its stamp does, and what one test has built serves the others.
+    """
+    more = {"packaging": {"version": f">=0.{uuid.uuid4().int % 10**9}"}}
+    return {**stack, "requirements": stack["requirements"] | more, "kernel": dict(stack["kernel"])}
 
 
 @pytest.fixture
-def source(stack: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The same with a kernel that is built from source."""
-    lab = yaml.safe_load((SCENARIO / "inventory/group_vars/all/scenario.yml").read_text())
-    server = f"http://{lab['lab_net']}.1:8080"
-    stack["kernel"] |= {
-        "build": "source",
-        "repository": f"{server}/git/sgl-kernel.git",
-        "commit": "v0.4.2.post2",
-        "subdirectory": "sgl-kernel",
-        "cuda_arch_list": "12.0a",
-        "cmake_args": ["-DENABLE_BELOW_SM90=OFF", "-DSGL_KERNEL_ENABLE_FA3=OFF"],
+def stack() -> Stacks:
+    """A new release for the stack that serves."""
+    return {"lab": changed(LAB)}
+
+
+@pytest.fixture(scope="module")
+def attempts() -> dict[str, Stacks]:
+    """Stacks that several tests work on, each where the one before it was stopped: each next run has to go on.
+
+    ``source`` has a new release for the stack that builds its kernel, beside the one that serves.
+    """
+    return {
+        "killed": {"lab": changed(LAB)},
+        "index": {"lab": changed(LAB)},
+        "source": {"lab": LAB, "source": changed(SOURCE)},
+        "kernel": {"lab": LAB, "source": changed(SOURCE)},
     }
-    stack["requirements"] |= {
-        "torch": {"version": "==2.12.0.dev20260307+cu130", "index": "pytorch", "prerelease": True},
-        "torchvision": {"index": "pytorch", "prerelease": True},
-        "torchaudio": {"index": "pytorch", "prerelease": True},
-        "triton": {"index": "pytorch", "prerelease": True},
-    }
-    stack["overrides"] = ["torch", "torchvision", "torchaudio", "triton"]
-    # The release that serves has the stable companions of the stable torch, and these are from before their release.
-    stack["exceptions"] = [{"id": "downgrade", "reason": "the test builds for a nightly", "until": None}]
-    return stack
