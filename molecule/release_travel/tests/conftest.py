@@ -1,0 +1,98 @@
+"""What the tests share: both hosts, and an interpreter for uv to fetch."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import json
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+import typing as t
+
+import pytest
+import yaml
+
+SCENARIO = pathlib.Path(__file__).resolve().parents[1]
+ROOT = SCENARIO.parents[1]
+sys.path.insert(0, str(SCENARIO.parent / "shared"))
+
+from hosts import connect
+
+NET = yaml.safe_load((SCENARIO / "inventory/group_vars/all/scenario.yml").read_text())["lab_net"]
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def other() -> t.Any:
+    """The second guest, by plain ssh."""
+    return connect(SCENARIO, "sglang2")
+
+
+@pytest.fixture(scope="module")
+def interpreters(host: t.Any, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[str]:
+    """URL of a list of one interpreter, in uv's own form: the one that runs this test, packed as uv's are."""
+    home = pathlib.Path(sys.base_prefix)
+    glibc = re.search(r"([\d.]+)$", host.check_output("ldd --version | head -n 1"))
+    assert glibc
+    if home == pathlib.Path("/usr"):
+        pytest.skip("the interpreter that runs this test is the system's, which runs nowhere else")
+    if host.run(f"ls /usr/bin/python{VERSION} /usr/local/bin/python{VERSION}").stdout:
+        pytest.skip(f"the hosts have a Python {VERSION} themselves")
+    if _numbers(platform.libc_ver()[1]) > _numbers(glibc[1]):
+        pytest.skip(
+            f"the interpreter that runs this test needs glibc {platform.libc_ver()[1]}, the host has {glibc[1]}"
+        )
+    folder = tmp_path_factory.mktemp("interpreters")
+    archive = folder / "cpython.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+        for part in (f"bin/python{VERSION}", f"include/python{VERSION}", f"lib/python{VERSION}"):
+            packed.add(home / part, f"python/{part}", filter=_wanted)
+    entry = {
+        "name": "cpython",
+        "arch": {"family": platform.machine(), "variant": None},
+        "os": "linux",
+        "libc": "gnu",
+        "major": sys.version_info.major,
+        "minor": sys.version_info.minor,
+        "patch": sys.version_info.micro,
+        "prerelease": "",
+        "variant": None,
+        "build": None,
+        "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+    }
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer((f"{NET}.1", 0), handler) as server:
+        url = f"http://{NET}.1:{server.server_address[1]}"
+        name = f"cpython-{platform.python_version()}-linux-{platform.machine()}-gnu"
+        (folder / "downloads.json").write_text(json.dumps({name: {**entry, "url": f"{url}/{archive.name}"}}))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"{url}/downloads.json"
+        server.shutdown()
+
+
+def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    left_out = {"__pycache__", "site-packages", "test", "idlelib", "tkinter"}
+    return None if left_out & set(member.name.split("/")) or member.name.endswith(".a") else member
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def lab(*words: str) -> None:
+    """The lab's own command line."""
+    command = [sys.executable, str(ROOT / "tests/lab/lab.py"), "--lab", SCENARIO.name, *words]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+
+
+def requests_of(address: str) -> list[dict[str, t.Any]]:
+    """What a host has asked the lab's server so far."""
+    log = pathlib.Path("/run/blackwell-sglang-lab") / SCENARIO.name / "http.log"
+    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    return [row for row in rows if row["client"] == address]
