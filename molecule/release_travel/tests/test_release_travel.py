@@ -62,6 +62,12 @@ def test_both_installed_the_one_lock_with_hashes(host: t.Any, other: t.Any) -> N
     assert len(pinned) == len(re.findall(r"^[a-z0-9]", text, re.MULTILINE))
     assert {"torch", "sglang", *pinned} <= set(mine["versions"])
     assert site_packages(host, mine) == site_packages(other, theirs)
+    # One host resolved, for which uv reads metadata; the other knew every file by its hash.
+    resolved = [
+        any(row["agent"].startswith("uv/") and row["path"].endswith(".metadata") for row in requests_of(address))
+        for address in (f"{NET}.11", f"{NET}.12")
+    ]
+    assert resolved == [True, False]
 
 
 def test_a_release_that_is_gone_comes_back_from_lock_and_wheel(other: t.Any, playbooks: Playbooks) -> None:
@@ -118,6 +124,20 @@ def test_a_build_that_is_repeated_is_answered_by_ccache(host: t.Any, playbooks: 
     assert again["kernel"]["architectures"] == release["kernel"]["architectures"]
     # The two libraries of the kernel have two sources each.
     assert hits() - before >= 4
+
+
+def test_a_run_that_fails_says_what_to_install_and_gives_the_lock_back(other: t.Any, playbooks: Playbooks) -> None:
+    if other.run(f"ls /usr/bin/python{VERSION}").rc == 0:
+        pytest.skip(f"the hosts have a Python {VERSION} themselves")
+    variables = {"lab_managed_python": VERSION, "sglang_instances": [TRAVEL]}
+    run = playbooks.run("site.yml", "--limit", "sglang2", "--tags", "nightly_stack", variables=variables)
+    assert run.rc != 0
+    assert f"Stack travel wants Python {VERSION}" in said(run.output), run.output
+    assert "nightly_stack_managed_python: true" in said(run.output)
+    held = [call for call in run.module_calls if "Hold the lock of this host" in call[3]]
+    assert len(held) == 1
+    # Another controller, which could not tell that this run is over, need not wait.
+    assert not other.file("/opt/sglang/run.lock").exists
 
 
 @pytest.fixture(scope="module")
