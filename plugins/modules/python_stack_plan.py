@@ -157,11 +157,11 @@ def resolve(module: AnsibleModule) -> str:
     if given:
         return given
     stack = module.params["stack"]
-    rc, version, _err = module.run_command(
+    rc, version, err = module.run_command(
         [module.params["python"], "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     )
     if rc != 0:
-        raise SglangError("the interpreter does not run", where=module.params["python"])
+        raise SglangError(f"the interpreter does not run: {err.strip()}", where=module.params["python"])
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
         machine = os.uname().machine
         with open(f"{folder}/pyproject.toml", "w", encoding="utf-8") as handle:

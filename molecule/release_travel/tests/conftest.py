@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
+import io
 import json
 import pathlib
 import platform
@@ -51,8 +52,15 @@ def interpreters(host: t.Any, tmp_path_factory: pytest.TempPathFactory) -> t.Ite
     folder = tmp_path_factory.mktemp("interpreters")
     archive = folder / "cpython.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
-        for part in (f"bin/python{VERSION}", f"include/python{VERSION}", f"lib/python{VERSION}"):
+        for part in (f"include/python{VERSION}", f"lib/python{VERSION}"):
             packed.add(home / part, f"python/{part}", filter=_wanted)
+        for part in (
+            f"bin/python{VERSION}",
+            *(f"lib/{path.name}" for path in home.glob(f"lib/libpython{VERSION}.so*")),
+        ):
+            member = packed.gettarinfo(home / part, f"python/{part}")
+            data = b"" if member.issym() else _movable((home / part).read_bytes(), home)
+            packed.addfile(member, io.BytesIO(data))
     entry = {
         "name": "cpython",
         "arch": {"family": platform.machine(), "variant": None},
@@ -79,6 +87,12 @@ def interpreters(host: t.Any, tmp_path_factory: pytest.TempPathFactory) -> t.Ite
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     left_out = {"__pycache__", "site-packages", "test", "idlelib", "tkinter"}
     return None if left_out & set(member.name.split("/")) or member.name.endswith(".a") else member
+
+
+def _movable(data: bytes, home: pathlib.Path) -> bytes:
+    """A program that looks for its library beside itself instead of where it was installed; the length stays."""
+    fixed = f"{home}/lib".encode() + b"\0"
+    return data.replace(b"\0" + fixed, b"\0" + b"$ORIGIN/../lib\0".ljust(len(fixed), b"\0"))
 
 
 def _numbers(version: str) -> tuple[int, ...]:
