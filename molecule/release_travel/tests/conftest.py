@@ -10,6 +10,7 @@ import json
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -26,7 +27,8 @@ sys.path.insert(0, str(SCENARIO.parent / "shared"))
 from hosts import connect
 
 NET = yaml.safe_load((SCENARIO / "inventory/group_vars/all/scenario.yml").read_text())["lab_net"]
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+# The newest that the wheels of the lab's engine are for; the hosts have an older one.
+VERSION = "3.12"
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +39,14 @@ def other() -> t.Any:
 
 @pytest.fixture(scope="module")
 def interpreters(host: t.Any, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[str]:
-    """URL of a list of one interpreter, in uv's own form: the one that runs this test, packed as uv's are."""
-    home = pathlib.Path(sys.base_prefix)
+    """URL of a list of one interpreter, in uv's own form: one of this machine, packed as uv's are."""
+    home, release = _interpreter()
     glibc = re.search(r"([\d.]+)$", host.check_output("ldd --version | head -n 1"))
     assert glibc
-    if home == pathlib.Path("/usr"):
-        pytest.skip("the interpreter that runs this test is the system's, which runs nowhere else")
     if host.run(f"ls /usr/bin/python{VERSION} /usr/local/bin/python{VERSION}").stdout:
         pytest.skip(f"the hosts have a Python {VERSION} themselves")
     if _numbers(platform.libc_ver()[1]) > _numbers(glibc[1]):
-        pytest.skip(
-            f"the interpreter that runs this test needs glibc {platform.libc_ver()[1]}, the host has {glibc[1]}"
-        )
+        pytest.skip(f"interpreters of this machine need glibc {platform.libc_ver()[1]}, the host has {glibc[1]}")
     folder = tmp_path_factory.mktemp("interpreters")
     archive = folder / "cpython.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
@@ -66,9 +64,7 @@ def interpreters(host: t.Any, tmp_path_factory: pytest.TempPathFactory) -> t.Ite
         "arch": {"family": platform.machine(), "variant": None},
         "os": "linux",
         "libc": "gnu",
-        "major": sys.version_info.major,
-        "minor": sys.version_info.minor,
-        "patch": sys.version_info.micro,
+        **dict(zip(("major", "minor", "patch"), _numbers(release), strict=True)),
         "prerelease": "",
         "variant": None,
         "build": None,
@@ -77,11 +73,25 @@ def interpreters(host: t.Any, tmp_path_factory: pytest.TempPathFactory) -> t.Ite
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer((f"{NET}.1", 0), handler) as server:
         url = f"http://{NET}.1:{server.server_address[1]}"
-        name = f"cpython-{platform.python_version()}-linux-{platform.machine()}-gnu"
+        name = f"cpython-{release}-linux-{platform.machine()}-gnu"
         (folder / "downloads.json").write_text(json.dumps({name: {**entry, "url": f"{url}/{archive.name}"}}))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"{url}/downloads.json"
         server.shutdown()
+
+
+def _interpreter() -> tuple[pathlib.Path, str]:
+    """Folder and release of an interpreter of this machine that is no part of the system, so that it can be moved."""
+    places = [
+        shutil.which(f"python{VERSION}"),
+        *pathlib.Path.home().glob(f".pyenv/versions/{VERSION}.*/bin/python{VERSION}"),
+    ]
+    code = "import platform, sys; print(sys.base_prefix, platform.python_version())"
+    for place in (sys.executable, *filter(None, places)):
+        told = subprocess.run([place, "-I", "-c", code], capture_output=True, text=True, check=False).stdout.split()
+        if len(told) == 2 and told[0] != "/usr" and re.fullmatch(rf"{re.escape(VERSION)}[.]\d+", told[1]):
+            return pathlib.Path(told[0]), told[1]
+    pytest.skip(f"this machine has no Python {VERSION} beside the system's")
 
 
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
