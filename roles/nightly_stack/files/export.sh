@@ -11,21 +11,24 @@ rm -rf "$id" "$id.tar" "$id.tar.part"
 mkdir -p "$id/wheels" "$id/kernel"
 cp "$release/requirements.lock" "$release/release.json" "$id/"
 
-download() {
-    "$root/uv/bin/python" -m pip "$@" --dest "$id/wheels"
-}
+# Wheels are chosen for the interpreter that asks. It brings a pip that knows it; uv's is the host's, and an older pip does
+# not run under a newer interpreter.
+python=$(readlink -f "$release/venv/bin/python")
+pip=$root/wheelhouse/$id.pip
+trap 'rm -rf "$pip"' EXIT
+rm -rf "$pip"
+"$python" -m venv "$pip"
 options="--quiet --disable-pip-version-check --no-deps --only-binary=:all:"
 echo "Downloading the wheels of the lock"
 # shellcheck disable=SC2086 # words of its own
-download --python "$release/venv/bin/python" download $options "$@" --require-hashes --requirement "$id/requirements.lock"
+"$pip/bin/python" -m pip download $options "$@" --require-hashes --requirement "$id/requirements.lock" --dest "$id/wheels"
 # shellcheck disable=SC2086
-download download $options "$@" "$uv"
+"$root/uv/bin/python" -m pip download $options "$@" "$uv" --dest "$id/wheels"
 
 if [ -n "$kernel" ]; then
     cp -a "$(dirname "$kernel")" "$id/kernel/"
 fi
 # An interpreter of the host stays with the host; one that uv managed goes along.
-python=$(readlink -f "$release/venv/bin/python")
 case $python in
 "$root"/python/*)
     rest=${python#"$root"/python/}
