@@ -53,8 +53,8 @@ def test_the_run_after_a_killed_one_completes(site: Host, attempts: dict[str, St
 
 
 def test_a_build_killed_in_the_middle_goes_on_where_it_was(site: Host, attempts: dict[str, Stacks]) -> None:
-    task = "Install CMake, ninja and scikit-build-core"
-    killed = site.build(attempts["source"], kill_at=f": {task}]", kill_after=8.0)
+    # The build's first line of progress: it has begun, however slow this machine is.
+    killed = site.build(attempts["source"], kill_at=" | kernel-", kill_after=1.0)
     assert killed.killed, killed.output
     again = site.build(attempts["source"])
     release = site.verified(again)
