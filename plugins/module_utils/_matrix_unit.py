@@ -14,25 +14,28 @@ import pathlib
 import time
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _service, _service_gpus
+from ansible_collections.blackwell.sglang.plugins.module_utils import _service, _service_dropins, _service_gpus
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places, Run
 
-DROP_IN = "90-backend-matrix.conf"
 HEADING = "Written by backend_matrix for a trial; removed when the service is restored."
-RUNTIME_ROOT = "/run/systemd/system"
 # Seconds for GPU memory to become free after a stop: pinned memory and a dying rank take up to a minute.
 FREE_WAIT_S = 90.0
 
 
-def drop_in(places: Places, runtime_root: str = RUNTIME_ROOT) -> pathlib.Path:
+def drop_in(places: Places) -> pathlib.Path:
     """Path of the drop-in."""
-    return pathlib.Path(runtime_root, f"{places.unit}.d", DROP_IN)
+    return _service_dropins.trial_files(places)[0]
 
 
-def quiet_verifier(places: Places, runtime_root: str = RUNTIME_ROOT) -> pathlib.Path:
+def quiet_verifier(places: Places) -> pathlib.Path:
     """Path of the drop-in that keeps the verifier, wanted by every start, from proving a trial."""
-    return pathlib.Path(runtime_root, f"{verifier(places)}.d", DROP_IN)
+    return _service_dropins.trial_files(places)[1]
+
+
+def left(places: Places) -> bool:
+    """Whether anything of a trial is there."""
+    return any(path.exists() for path in _service_dropins.trial_files(places))
 
 
 def verifier(places: Places) -> str:
@@ -68,13 +71,11 @@ def text(start: str, words: t.Sequence[str], env: t.Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def start(
-    run: Run, places: Places, words: t.Sequence[str], env: t.Mapping[str, str], runtime_root: str = RUNTIME_ROOT
-) -> str:
+def start(run: Run, places: Places, words: t.Sequence[str], env: t.Mapping[str, str]) -> str:
     """Stop what runs, start the trial, and return its InvocationID.
 
     Raises:
-        SglangError: no unit, or systemd refused.
+        SglangError: no unit, another drop-in would be started in the trial's stead, or systemd refused.
     """
     try:
         unit_text = places.unit_file.read_text(encoding="utf-8")
@@ -83,11 +84,13 @@ def start(
             f"cannot be read: {exc.strerror}", where=str(places.unit_file), fix="run site.yml first", kind="no_unit"
         ) from exc
     begin = launcher(unit_text)
-    trial = drop_in(places, runtime_root)
+    # A later name would win over the trial's, and every combination would be the same server.
+    loaded = _service.unit_states(run, [places.unit])[places.unit]["drop_ins"]
+    for obstacle in _service_dropins.obstacles(places, _service_dropins.find(places, loaded)):
+        raise SglangError(obstacle["what"], fix=obstacle["fix"], kind=obstacle["id"])
+    trial = drop_in(places)
     # A condition that is not met is no failure: the verifier stays quiet for as long as the trial's drop-in is there.
-    _service.write_text(
-        quiet_verifier(places, runtime_root), f"# {HEADING}\n[Unit]\nConditionPathExists=!{trial}\n", 0o644
-    )
+    _service.write_text(quiet_verifier(places), f"# {HEADING}\n[Unit]\nConditionPathExists=!{trial}\n", 0o644)
     _control(run, "stop", verifier(places), strict=False)
     _control(run, "stop", places.unit)
     _service.write_text(trial, text(begin, words, env), 0o644)
@@ -112,18 +115,13 @@ def stop(run: Run, places: Places, gpus: str | list[int], wait_s: float = FREE_W
     return {"seconds": round(time.monotonic() - begun, 1), "free": not taken, "held": held}
 
 
-def restore(run: Run, places: Places, running: bool, runtime_root: str = RUNTIME_ROOT) -> bool:
-    """Take the drop-in away and start the service as it was, if it ran; whether anything was changed."""
-    path = drop_in(places, runtime_root)
+def restore(run: Run, places: Places, running: bool) -> bool:
+    """Take the drop-ins away and start the service as it was, if it ran; whether anything was changed."""
     state = _service.unit_states(run, [places.unit])[places.unit]
-    there = path.exists()
-    if not there and (state["active"] == "active") == running:
+    if not left(places) and (state["active"] == "active") == running:
         return False
     _control(run, "stop", places.unit)
-    for written in (path, quiet_verifier(places, runtime_root)):
-        written.unlink(missing_ok=True)
-        if written.parent.is_dir() and not any(written.parent.iterdir()):
-            written.parent.rmdir()
+    _service_dropins.clear_trial(places)
     _control(run, "daemon-reload")
     _control(run, "reset-failed", places.unit, strict=False)
     if running:

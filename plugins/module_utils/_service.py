@@ -21,13 +21,15 @@ Run = t.Callable[[list[str]], tuple[int, str, str]]
 STATE_ROOT = "/var/lib/sglang"
 CONFIG_ROOT = "/etc/sglang"
 UNIT_ROOT = "/etc/systemd/system"
+# What systemd reads beside it and a boot does not keep.
+RUNTIME_ROOT = "/run/systemd/system"
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 # How many good entries are kept: what serves, what served before, and one more to step back from a bad week.
 GOOD_KEPT = 3
 # Properties of a unit that the probe reads in one call of systemctl.
 _PROPERTIES = (
     "Id,LoadState,ActiveState,SubState,Result,UnitFileState,InvocationID,MainPID,NRestarts,NeedDaemonReload,"
-    "ActiveEnterTimestamp,ExecMainStatus,FragmentPath"
+    "ActiveEnterTimestamp,ExecMainStatus,FragmentPath,DropInPaths"
 )
 
 
@@ -40,6 +42,7 @@ class Places:
     state_root: str = STATE_ROOT
     config_root: str = CONFIG_ROOT
     unit_root: str = UNIT_ROOT
+    runtime_root: str = RUNTIME_ROOT
 
     @property
     def unit(self) -> str:
@@ -205,6 +208,7 @@ def unit_states(run: Run, units: list[str]) -> dict[str, dict[str, t.Any]]:
         "since": "",
         "exit_status": 0,
         "fragment": "",
+        "drop_ins": [],
     }
     found = {unit: dict(empty) for unit in units}
     if not units:
@@ -229,6 +233,7 @@ def unit_states(run: Run, units: list[str]) -> dict[str, dict[str, t.Any]]:
             "since": shown.get("ActiveEnterTimestamp", ""),
             "exit_status": int(shown.get("ExecMainStatus") or 0),
             "fragment": shown.get("FragmentPath", ""),
+            "drop_ins": shown.get("DropInPaths", "").split(),
         }
     return found
 

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.blackwell.sglang.plugins.module_utils import (
     _procs,
     _service,
+    _service_dropins,
     _service_gpus,
     _service_obstacles,
 )
@@ -56,7 +57,10 @@ def probe(
     for each in instances:
         state = result["instances"][each["name"]]
         deployed = state["action"] == "deploy"
-        state["obstacles"] = _service_obstacles.find(run, each, state["listeners"], gpus, leaving) if deployed else []
+        state["obstacles"] = []
+        if deployed:
+            state["obstacles"] += _service_dropins.obstacles(places[each["name"]], state["drop_ins"])
+            state["obstacles"] += _service_obstacles.find(run, each, state["listeners"], gpus, leaving)
     result["files"] = [{**each, "current": _file_current(each)} for each in extra_files]
     result["strangers"] = [
         {"unit": unit, **units[unit]} for unit in own if unit not in wanted_units and units[unit]["active"] in RUNNING
@@ -77,6 +81,7 @@ def _instance(
         "release": wanted,
         "release_state": next((item["state"] for item in known if item["id"] == wanted), "missing"),
         "files": [{"path": item["path"], "current": _file_current(item)} for item in each["files"]],
+        "drop_ins": _service_dropins.find(places, unit["drop_ins"]),
         "pending": _service.read_json(places.pending),
         "proof": _summary(proof),
         "good": [{"release": entry["release"], "at": entry.get("at")} for entry in _service.good_entries(places)],
@@ -100,8 +105,10 @@ def decide(wanted_state: str, state: dict[str, t.Any], restart: bool = False) ->
             reasons.append(f"the unit is {unit['active']}")
         if unit["enabled"]:
             reasons.append("the unit starts at boot")
+        reasons += _service_dropins.reasons([each for each in state["drop_ins"] if each["kind"] == "trial"])
         return ("stop", reasons) if reasons else ("none", [])
     reasons = [f"{item['path']} differs" for item in state["files"] if not item["current"]]
+    reasons += _service_dropins.reasons(state["drop_ins"])
     if not state["release"]:
         reasons.append("there is no verified release of the stack yet")
     elif state["link"] != state["release"]:

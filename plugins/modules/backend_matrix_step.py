@@ -200,7 +200,7 @@ def look(run: _service.Run, places: _service.Places) -> dict[str, t.Any]:
     state = _service.unit_states(run, [places.unit])[places.unit]
     return {
         "running": state["active"] in ("active", "activating"),
-        "trial": _matrix_unit.drop_in(places).exists(),
+        "trial": _matrix_unit.left(places),
         "release": _service.linked_release(places),
     }
 

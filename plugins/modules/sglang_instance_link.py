@@ -82,13 +82,19 @@ restored:
   type: list
   elements: str
   sample: [/etc/systemd/system/sglang-qwen.service, /opt/sglang/instances/qwen/release]
+cleared:
+  description: Drop-ins of an interrupted backend_matrix that V(switch) or V(restore) took away; systemd must read anew.
+  returned: always
+  type: list
+  elements: str
+  sample: [/run/systemd/system/sglang-qwen.service.d/90-backend-matrix.conf]
 """
 
 import datetime
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.blackwell.sglang.plugins.module_utils import _service
+from ansible_collections.blackwell.sglang.plugins.module_utils import _service, _service_dropins
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 
@@ -112,9 +118,19 @@ def main() -> None:
         module.fail_json(msg=str(exc), **exc.as_dict())
     except OSError as exc:
         module.fail_json(msg=f"{places.name}: {module.params['stage']}: {exc}")
+    trial = [str(path) for path in _service_dropins.trial_files(places) if path.exists()]
+    cleared = trial if module.params["stage"] in ("switch", "restore") else []
+    if cleared and not module.check_mode:
+        _service_dropins.clear_trial(places)
     diff = {"before": f"{places.link} -> {previous or 'absent'}\n", "after": f"{places.link} -> {target or 'absent'}\n"}
     module.exit_json(
-        changed=changed, release=target, previous=previous, restored=restored, instance=instance, diff=diff
+        changed=changed or bool(cleared),
+        release=target,
+        previous=previous,
+        restored=restored,
+        cleared=cleared,
+        instance=instance,
+        diff=diff,
     )
 
 

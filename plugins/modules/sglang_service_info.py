@@ -143,11 +143,13 @@ instances:
       obstacles: []
       unit:
         {active: active, sub: running, load: loaded, enabled: true, main_pid: 812, restarts: 1, result: success,
-         invocation_id: 7f1d0c9b5b7e4e0f8d4d2c5a4d1c9a10, needs_reload: false, since: "Sun 2026-11-29 18:02:11 UTC"}
+         invocation_id: 7f1d0c9b5b7e4e0f8d4d2c5a4d1c9a10, needs_reload: false, drop_ins: [],
+         since: "Sun 2026-11-29 18:02:11 UTC"}
       link: 20261129T180112Z-3f9a1c22
       release: 20261129T180112Z-3f9a1c22
       release_state: verified
       files: [{path: /etc/systemd/system/sglang-qwen.service, current: true}]
+      drop_ins: [{path: /etc/systemd/system/sglang-.service.d/10-nccl.conf, kind: role, sets: [Environment]}]
       listeners: [{pid: 812, name: python, user: sglang, unit: sglang-qwen.service, address: 127.0.0.1}]
       pending: null
       is_good: true

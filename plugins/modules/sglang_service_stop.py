@@ -93,7 +93,11 @@ left:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.blackwell.sglang.plugins.module_utils import _service, _service_stop
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _service,
+    _service_dropins,
+    _service_stop,
+)
 
 _FIXES = {
     "foreign": "stop that process yourself; nothing that is not of the service user is killed here",
@@ -118,8 +122,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
+    run = _service.runner(module)
     result = _service_stop.stop(
-        _service.runner(module),
+        run,
         f"sglang-{params['name']}.service",
         params["gpus"],
         params["user"],
@@ -130,6 +135,13 @@ def main() -> None:
     )
     if result["error"]:
         module.fail_json(msg=result["error"], **result)
+    # Whoever starts a unit by hand that was stopped for good means the unit, and no trial.
+    places = _service.Places(params["name"])
+    if params["disable"] and any(path.exists() for path in _service_dropins.trial_files(places)):
+        result["changed"] = True
+        if not module.check_mode:
+            _service_dropins.clear_trial(places)
+            run(["systemctl", "daemon-reload"])
     if params["require_free"] and result["left"] and not module.check_mode:
         words = "; ".join(f"{each['words']} ({_FIXES[each['kind']]})" for each in result["left"])
         module.fail_json(msg=f"{params['name']} is stopped, but not every GPU is free. {words}", **result)
