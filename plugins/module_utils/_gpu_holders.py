@@ -29,6 +29,12 @@ _QEMU = re.compile(r"/qemu\.slice/(\d+)\.scope(?:/|$)")
 _NODE = re.compile(r"/nvidia(?:(\d+)|ctl|-uvm|-uvm-tools)$")
 _UNIT = re.compile(r"/([^/]+\.(?:service|scope))(?=/|$)")
 KILL_S = 5.0
+# An idle card may show this much, MiB.
+IDLE_MIB = 100
+# What the driver may take for itself beside processes, MiB; the smallest trace of a wedged server in a report is 624.
+SURPLUS_MIB = 512
+# They keep cards open and use no memory of them.
+WATCHERS = ("nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "nvidia-smi")
 
 
 class Holder(t.TypedDict):
@@ -141,6 +147,29 @@ def usage(host: Host) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
     for row in smi.processes(out, cards) if cards else []:
         by_pid.setdefault(row["pid"], {})[minor.get(row["gpu"], -1)] = row["used_mib"] or 0
     return {minor[card["index"]]: card["used_mib"] or 0 for card in cards}, by_pid
+
+
+def wedged(
+    used: t.Mapping[int, int], by_pid: t.Mapping[int, t.Mapping[int, int]], found: t.Iterable[Holder]
+) -> list[int]:
+    """Cards with memory in use that no process holds.
+
+    Where others serve on the card, what they hold is taken off; a holder of which nvidia-smi tells no memory leaves the
+    question open, and the card is not called wedged then.
+
+    Args:
+        used: MiB by card.
+        by_pid: MiB by process and card, as :func:`usage` gives both.
+        found: holders of every card.
+    """
+    holders = [each for each in found if each["name"] not in WATCHERS]
+    cards = []
+    for minor, mib in used.items():
+        pids = {each["pid"] for each in holders if minor in each["minors"]}
+        shares = [by_pid.get(pid, {}).get(minor, 0) for pid in pids]
+        if (not pids and mib > IDLE_MIB) or (pids and all(shares) and mib - sum(shares) > SURPLUS_MIB):
+            cards.append(minor)
+    return sorted(cards)
 
 
 def targets(

@@ -103,10 +103,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.blackwell.sglang.plugins.module_utils import _gpu_holders as holders
 from ansible_collections.blackwell.sglang.plugins.module_utils._gpu_host import Host
 
-# An idle card may show this much.
-_IDLE_MIB = 100
 # The driver gives pinned memory back for a while after the process is gone.
 _SETTLE_S = 10.0
+_LOOK_AGAIN_S = 1.0
 _MINE = ("pid", "name", "user", "state", "unit", "minors", "mib")
 _OTHERS = ("pid", "name", "user", "vmid", "kind", "minors", "mib")
 
@@ -126,14 +125,14 @@ def main() -> None:
     found = holders.read(host, params["gpus"])
     mine, others = holders.targets(host, found, params["vmid"], params["spare_units"])
     left = [] if module.check_mode else holders.end(mine, params["grace"], host)
-    used = _settled(host, params["gpus"], bool(mine) and not module.check_mode)
+    used, wedged = _settled(host, params["gpus"], bool(mine) and not module.check_mode)
     result = {
         "changed": bool(mine),
         "ended": [_part(each, _MINE) for each in mine],
         "left": [_part(each, _MINE) for each in left],
         "others": [_part(each, _OTHERS) for each in others],
         "used_mib": {str(minor): mib for minor, mib in used.items()},
-        "wedged": _wedged(host, used),
+        "wedged": wedged,
         "diff": {"before": _lines(mine), "after": _lines(left)},
     }
     if left:
@@ -146,18 +145,18 @@ def main() -> None:
     module.exit_json(**result)
 
 
-def _settled(host: Host, gpus: t.Collection[int] | None, wait: bool) -> dict[int, int]:
-    deadline = time.monotonic() + (_SETTLE_S if wait else 0)
+def _settled(host: Host, gpus: t.Collection[int] | None, wait: bool) -> tuple[dict[int, int], list[int]]:
+    """Memory by card, and the cards that are wedged: those that were it at two looks, since servers come and go."""
+    deadline = time.monotonic() + (_SETTLE_S if wait else _LOOK_AGAIN_S)
+    before: list[int] | None = None
     while True:
-        used = {minor: mib for minor, mib in holders.usage(host)[0].items() if gpus is None or minor in gpus}
-        if time.monotonic() >= deadline or not _wedged(host, used):
-            return used
+        usage, by_pid = holders.usage(host)
+        used = {minor: mib for minor, mib in usage.items() if gpus is None or minor in gpus}
+        now = holders.wedged(used, by_pid, holders.read(host))
+        if not now or (before is not None and time.monotonic() >= deadline):
+            return used, [minor for minor in now if minor in (before or [])]
+        before = now
         time.sleep(0.5)
-
-
-def _wedged(host: Host, used: t.Mapping[int, int]) -> list[int]:
-    held = {minor for each in holders.read(host) for minor in each["minors"]}
-    return sorted(minor for minor, mib in used.items() if mib > _IDLE_MIB and minor not in held)
 
 
 def _part(each: holders.Holder, keys: t.Sequence[str]) -> dict[str, t.Any]:

@@ -129,3 +129,32 @@ def test_another_process_with_the_same_number_is_not_hit() -> None:
     finally:
         child.kill()
         child.wait()
+
+
+def held(pid: int, minors: list[int], name: str = "sglang::scheduler_TP0") -> holders.Holder:
+    """A holder of which only cards and name matter."""
+    found = holders.describe(HERE, os.getpid())
+    assert found is not None
+    return {**found, "pid": pid, "minors": minors, "name": name}
+
+
+@pytest.mark.parametrize(
+    ("used", "by_pid", "found", "wedged"),
+    [
+        ({0: 624}, {}, [], [0]),
+        ({0: 40}, {}, [], []),
+        # A server beside it that holds its own share, with what the driver adds and without.
+        ({0: 90624}, {7: {0: 90000}}, [held(7, [0])], [0]),
+        ({0: 90300}, {7: {0: 90000}}, [held(7, [0])], []),
+        ({0: 90624, 1: 90000}, {7: {0: 45000, 1: 90000}, 8: {0: 45000}}, [held(7, [0, 1]), held(8, [0])], [0]),
+        # nvidia-smi tells no memory of a holder: nothing can be said.
+        ({0: 90624}, {}, [held(7, [0])], []),
+        ({0: 90624}, {7: {0: 0}}, [held(7, [0])], []),
+        # A daemon that keeps the card open hides nothing.
+        ({0: 624}, {}, [held(9, [0], "nvidia-persistenced")], [0]),
+    ],
+)
+def test_memory_that_nobody_holds_shows_beside_those_that_serve(
+    used: dict[int, int], by_pid: dict[int, dict[int, int]], found: list[holders.Holder], wedged: list[int]
+) -> None:
+    assert holders.wedged(used, by_pid, found) == wedged
