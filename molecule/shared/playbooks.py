@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,6 +16,20 @@ import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+
+
+def descendants(pid: int) -> list[int]:
+    """Stop a process and name those that it started, directly or not."""
+    os.kill(pid, signal.SIGSTOP)
+    parents: dict[int, int] = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    found, last = [], [pid]
+    while last:
+        last = [child for child, parent in parents.items() if parent in last]
+        found += last
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +73,13 @@ class Playbooks:
         inventory: pathlib.Path | None = None,
         kill_at: str | None = None,
         kill_after: float = 0.0,
+        kill_workers: bool = False,
         timeout: float = 600,
     ) -> Run:
         """Run a playbook to its end, or kill the whole process group ``kill_after`` seconds after ``kill_at`` showed.
+
+        Workers of Ansible are sessions of their own and outlive the group: they finish their task. ``kill_workers``
+        ends them too, as the death of the controller does.
 
         ``variables`` become extra variables; a killed run gets SIGKILL, which no handler can soften.
         """
@@ -102,7 +121,11 @@ class Playbooks:
                 lines.append(line)
                 if kill_at is not None and kill_at in line and not killed:
                     time.sleep(kill_after)
+                    workers = descendants(process.pid) if kill_workers else []
                     os.killpg(process.pid, signal.SIGKILL)
+                    for pid in workers:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
                     killed = True
                 if time.monotonic() - start > timeout:
                     os.killpg(process.pid, signal.SIGKILL)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pathlib
 import typing as t
 
@@ -56,7 +57,8 @@ def write(path: pathlib.Path, instance: str, args: t.Mapping[str, t.Any]) -> tup
         )
     own = found.setdefault("args", {})
     for key, value in args.items():
-        own[key] = value
+        # Ansible's strings know where they come from, and are of a class that YAML has no form for.
+        own[key] = json.loads(json.dumps(value))
     text = io.StringIO()
     yaml.dump(content, text)
     after = text.getvalue()

@@ -35,6 +35,17 @@ def test_only_the_arguments_change(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == wanted
 
 
+class Tagged(str):
+    """A string as Ansible hands it on: one that knows where it was written."""
+
+
+def test_strings_that_ansible_tagged_are_plain_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "llm.yml"
+    path.write_text(BEFORE, encoding="utf-8")
+    _matrix_write.write(path, "qwen", {key: Tagged(value) for key, value in ARGS.items()})
+    assert "      attention_backend: triton\n" in path.read_text(encoding="utf-8")
+
+
 def test_the_same_again_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "llm.yml"
     path.write_text(BEFORE, encoding="utf-8")
