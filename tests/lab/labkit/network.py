@@ -107,7 +107,13 @@ def _forwarding(lab: Lab, wanted: bool) -> None:
             tmp = _FORWARD_USERS.with_suffix(".tmp")
             tmp.write_text(json.dumps({"before": known["before"], "labs": sorted(labs)}))
             tmp.replace(_FORWARD_USERS)
-            _FORWARD.write_text("1\n")
+            try:
+                _FORWARD.write_text("1\n")
+            except OSError as exc:
+                raise LabError(
+                    f"{_FORWARD} cannot be written ({exc.strerror}): guests reach apt's mirrors through this machine. "
+                    "In a container, give it a writable /proc/sys, or run the lab on the host."
+                ) from exc
         elif _FORWARD_USERS.exists():
             _FORWARD.write_text(f"{known['before']}\n")
             _FORWARD_USERS.unlink()
