@@ -10,6 +10,8 @@ export ANSIBLE_CONFIG=$PWD/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$PWD/.collection
 unset PYTHONDONTWRITEBYTECODE
 # molecule/ stands at the top; without this molecule asks for extensions/molecule.
 export MOLECULE_GLOB='molecule/*/molecule.yml'
+# Its own place would be shared by every checkout whose folder has the same name.
+export MOLECULE_EPHEMERAL_DIRECTORY=$PWD/.cache/molecule/$scenario
 down() { .venv/bin/python tests/lab/lab.py --lab "$scenario" down >/dev/null || true; }
 trap down EXIT INT TERM
 .venv/bin/molecule test --no-command-borders --scenario-name "$scenario"

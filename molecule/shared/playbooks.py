@@ -73,13 +73,12 @@ class Playbooks:
         inventory: pathlib.Path | None = None,
         kill_at: str | None = None,
         kill_after: float = 0.0,
-        kill_workers: bool = False,
         timeout: float = 600,
     ) -> Run:
-        """Run a playbook to its end, or kill the whole process group ``kill_after`` seconds after ``kill_at`` showed.
+        """Run a playbook to its end, or kill it ``kill_after`` seconds after ``kill_at`` showed.
 
-        Workers of Ansible are sessions of their own and outlive the group: they finish their task. ``kill_workers``
-        ends them too, as the death of the controller does.
+        Workers of Ansible are sessions of their own and would outlive the group, so they are killed too: what is left
+        is what the death of the controller leaves.
 
         ``variables`` become extra variables; a killed run gets SIGKILL, which no handler can soften.
         """
@@ -121,7 +120,7 @@ class Playbooks:
                 lines.append(line)
                 if kill_at is not None and kill_at in line and not killed:
                     time.sleep(kill_after)
-                    workers = descendants(process.pid) if kill_workers else []
+                    workers = descendants(process.pid)
                     os.killpg(process.pid, signal.SIGKILL)
                     for pid in workers:
                         with contextlib.suppress(ProcessLookupError):

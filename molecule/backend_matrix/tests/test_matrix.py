@@ -65,7 +65,7 @@ def is_as_it_was(host: t.Any) -> None:
 
 def interrupted(playbooks: Playbooks) -> Run:
     """A matrix of two that is killed while it asks the second."""
-    killed = playbooks.run(PLAYBOOK, kill_at=f"| {OWN}: asking the gate", kill_workers=True, variables=few(RIGHT, OWN))
+    killed = playbooks.run(PLAYBOOK, kill_at=f"| {OWN}: asking the gate", variables=few(RIGHT, OWN))
     assert killed.killed, killed.output
     return killed
 
