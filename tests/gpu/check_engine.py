@@ -415,7 +415,7 @@ def stop(lab: Lab) -> None:
     orphan.wait(timeout=10)
     stranger = hold(lab, "root")
     result, seconds = lab.module("sglang_service_stop", {"name": NAME, "gpus": [0], "wait": 5}, "beside_a_stranger")
-    right = result.get("failed") and stranger.poll() is None and str(stranger.pid) in str(result.get("msg"))
+    right = not result.get("free") and stranger.poll() is None and str(stranger.pid) in str(result.get("msg"))
     lab.check("stop beside a stranger", "fails, names it, leaves it", result.get("msg"), right, seconds)
     result, seconds = lab.module(
         "sglang_service_info", {"instances": [{"name": NAME, "port": PORT, "gpus": [0], "release": RELEASE}]}, "info"
