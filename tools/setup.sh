@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a checkout needs on the controller: Debian packages, uv, a Python >= 3.12 with the locked tools, and the link
 # that makes the checkout usable as the collection blackwell.sglang. Runs again in a second when nothing is missing.
+# usage: setup.sh [full]    full: what `make test-full` needs besides
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -14,6 +15,10 @@ packages=(
   git make ca-certificates openssh-client python3-venv python3-pip
   systemd-container mmdebstrap debian-archive-keyring iproute2 nftables util-linux shellcheck
 )
+# `make test-full` opens a report in a browser. Ubuntu has Chromium as a snap only; there the test says that it is missing.
+if [ "${1:-}" = full ] && grep -qx 'ID=debian' /etc/os-release; then
+  packages+=(chromium)
+fi
 
 install_packages() {
   command -v dpkg-query >/dev/null || die "this setup knows Debian 12, 13 and Ubuntu 24.04; install yourself: ${packages[*]}"
