@@ -126,8 +126,9 @@ class Host:
     def __init__(self, folder: Path, systemd: Systemd, python: Path | None) -> None:
         self.systemd = systemd
         self.python = python
-        self.places = _service.Places("qwen", root=str(folder / "opt"), unit_root=str(folder / "unit"))
-        self.runtime = str(folder / "run")
+        self.places = _service.Places(
+            "qwen", root=str(folder / "opt"), unit_root=str(folder / "unit"), runtime_root=str(folder / "run")
+        )
         self.places.unit_file.parent.mkdir(exist_ok=True)
         self.places.unit_file.write_text(UNIT, encoding="utf-8")
         self.jobs = folder / "jobs"
@@ -156,7 +157,7 @@ class Host:
         run = self.systemd.run
         if args["step"] == "start":
             env = args.get("env") or {}
-            return {"invocation_id": _matrix_unit.start(run, self.places, args["words"], env, self.runtime)}
+            return {"invocation_id": _matrix_unit.start(run, self.places, args["words"], env)}
         if args["step"] == "wait":
             given["seconds"] = min(given["seconds"], 0.5)
             return backend_matrix_step.wait(module, run, self.places)
