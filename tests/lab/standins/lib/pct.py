@@ -5,7 +5,9 @@ Imitates PVE 9's output and messages (pct(1), pct.conf(5)). `exec` runs in the g
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -93,8 +95,14 @@ def do_start(args: list[str]) -> None:
 def do_stop(args: list[str]) -> None:
     """The hard way, without the guest's shutdown."""
     vmid = int(args[0])
-    _running(vmid)
+    init = _running(vmid)
     _systemctl("kill", "-s", "KILL", pve.unit(vmid))
+    # Without its nspawn the guest would live on and hold its GPUs; with its init every process of the guest ends.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(init, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{init}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     _systemctl("stop", pve.unit(vmid))
     _systemctl("reset-failed", pve.unit(vmid))
 
