@@ -42,11 +42,11 @@ knows more than the published table: write such arguments in `extra_args` and ex
 def page() -> str:
     """The whole page."""
     # Imported here: the path to the collection is set above.
-    from ansible_collections.blackwell.sglang.plugins.module_utils._engine import lint  # noqa: PLC0415
+    from ansible_collections.blackwell.sglang.plugins.module_utils._engine import lint, lint_rule  # noqa: PLC0415
 
     rows = []
-    for rule in lint.all_rules():
-        kind = "refused" if rule.severity == lint.REFUSE else "told"
+    for rule in lint.RULES:
+        kind = "refused" if rule.severity == lint_rule.REFUSE else "told"
         if not rule.liftable:
             kind += ", always"
         cells = (f"`{rule.id}`", kind, rule.versions.replace(",", ", ") or "all", rule.symptom, rule.source)

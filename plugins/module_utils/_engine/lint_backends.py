@@ -8,7 +8,7 @@ SM120 has 99 KB of shared memory, no TMEM, no tcgen05 and no WGMMA: whatever shi
 
 from __future__ import annotations
 
-from ansible_collections.blackwell.sglang.plugins.module_utils._engine.lint import (
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.lint_rule import (
     REFUSE,
     WARN,
     Facts,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.blackwell.sglang.plugins.module_utils._engine.lint import (
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.lint_rule import (
     REFUSE,
     WARN,
     Facts,
