@@ -28,15 +28,15 @@ _DEAD = ("failed", "inactive")
 _AUTO_MAY_BE = ("bfloat16", "fp8_e4m3", "float16")
 
 
-def prove(  # noqa: PLR0917 (what two callers pass by position)
+def prove(
     ordered: str,
     checkpoint: Checkpoint | t.Mapping[str, t.Any],
     unit_log: UnitLog | None,
     server_info: t.Mapping[str, t.Any] | None,
+    *,
     tp_size: int,
     engine_version: str | None,
     receipt: t.Mapping[str, t.Any] | None = None,
-    *,
     pp_size: int = 1,
     draft_ordered: str | None = None,
     arguments: t.Mapping[str, t.Any] | None = None,

@@ -20,7 +20,7 @@ BF16, FP8 = "bfloat16", "float8_e4m3fn"
 
 
 def prove(log_: t.Any, answer: t.Any, tp: int = 1, version: str | None = "0.5.12.post1", **more: t.Any) -> KvVerdict:
-    return _kv_live.prove("bfloat16", kv_models.CAPTURED, log_, answer, tp, version, **more)
+    return _kv_live.prove("bfloat16", kv_models.CAPTURED, log_, answer, tp_size=tp, engine_version=version, **more)
 
 
 def weights(verdict: KvVerdict, source: str) -> set[str]:
@@ -102,7 +102,7 @@ def test_fp8_on_one_gpu_is_no_bf16_on_two() -> None:
 
 def test_a_pool_of_another_model_proves_nothing() -> None:
     other = {**kv_models.CAPTURED, "num_hidden_layers": 48}
-    verdict = _kv_live.prove("bfloat16", other, unit(log([BF16])), info(), 1, "0.5.12.post1")
+    verdict = _kv_live.prove("bfloat16", other, unit(log([BF16])), info(), tp_size=1, engine_version="0.5.12.post1")
     assert verdict.verdict == "unproved"
     assert any("fits no dtype" in item.says for item in verdict.evidence)
 
@@ -237,9 +237,9 @@ def test_a_draft_pool_of_the_targets_shape() -> None:
 
 def test_auto_ordered_is_whatever_is_proved() -> None:
     lines, answer = unit(log([FP8], tokens=2502982)), info("fp8_e4m3", tokens=2502982)
-    verdict = _kv_live.prove("auto", kv_models.CAPTURED, lines, answer, 1, "0.5.12.post1")
+    verdict = _kv_live.prove("auto", kv_models.CAPTURED, lines, answer, tp_size=1, engine_version="0.5.12.post1")
     assert verdict.ok and verdict.effective_dtype == "fp8_e4m3"
-    assert not _kv_live.prove("auto", kv_models.CAPTURED, None, answer, 1, "0.5.12.post1").ok
+    assert not _kv_live.prove("auto", kv_models.CAPTURED, None, answer, tp_size=1, engine_version="0.5.12.post1").ok
 
 
 # --- the captures of real servers -------------------------------------------------------------------------------

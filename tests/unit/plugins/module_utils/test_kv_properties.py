@@ -220,7 +220,12 @@ def test_any_log_and_answer_prove_nothing(lines: list[str], answer: t.Any) -> No
     assert not facts(lines).recognised
     states = answer if isinstance(answer, dict) else {"internal_states": answer}
     verdict = _kv_live.prove(
-        "bfloat16", kv_models.CAPTURED, unit(lines), {**states, "version": "0.5.12.post1"}, 1, None
+        "bfloat16",
+        kv_models.CAPTURED,
+        unit(lines),
+        {**states, "version": "0.5.12.post1"},
+        tp_size=1,
+        engine_version=None,
     )
     assert verdict.verdict != "ok"
 
@@ -229,5 +234,7 @@ def test_any_log_and_answer_prove_nothing(lines: list[str], answer: t.Any) -> No
 def test_one_odd_rank_never_passes(odd: int, named: str, modern: bool) -> None:
     dtypes = ["float8_e4m3fn" if rank == odd else "bfloat16" for rank in range(8)]
     lines = log(dtypes, named=named, modern=modern)
-    verdict = _kv_live.prove("bfloat16", kv_models.CAPTURED, unit(lines), info(gib=17.9, tp=8), 8, None)
+    verdict = _kv_live.prove(
+        "bfloat16", kv_models.CAPTURED, unit(lines), info(gib=17.9, tp=8), tp_size=8, engine_version=None
+    )
     assert verdict.verdict == "violated"
