@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -37,7 +38,7 @@ class ActionModule(ActionBase):
             problems, warnings, summary = self._check(task_vars or {}, options["hosts"])
         except SglangError as error:
             raise AnsibleActionFail(str(error)) from error
-        for warning in warnings:
+        for warning in _told_once(warnings):
             self._display.warning(warning.text())
         counted = f"{len(summary)} host(s), {sum(len(entry) for entry in summary.values())} instance(s)"
         result.update(
@@ -48,8 +49,9 @@ class ActionModule(ActionBase):
             msg=f"{counted}: no problem found, {len(warnings)} warning(s)",
         )
         if problems:
-            lines = [f"{len(problems)} problem(s) in the inventory; nothing was changed, no host was contacted:"]
-            lines += [f"  {number}. {problem.text()}" for number, problem in enumerate(problems, 1)]
+            told = _told_once(problems)
+            lines = [f"{len(told)} problem(s) in the inventory; nothing was changed, no host was contacted:"]
+            lines += [f"  {number}. {problem.text()}" for number, problem in enumerate(told, 1)]
             result.update(failed=options["fail"], msg="\n".join(lines))
         return result
 
@@ -82,6 +84,14 @@ class ActionModule(ActionBase):
             [warning for findings in ordered for warning in findings.warnings],
             {host: [_line(instance) for instance in entry["instances"]] for host, entry in resolved.items()},
         )
+
+
+def _told_once(findings: t.Iterable[Problem]) -> list[Problem]:
+    """The findings for a message: what several hosts share, as of a variable of their group, stands there once."""
+    hosts: dict[Problem, list[str]] = {}
+    for finding in findings:
+        hosts.setdefault(dataclasses.replace(finding, host=""), []).append(finding.host)
+    return [dataclasses.replace(finding, host=", ".join(filter(None, names))) for finding, names in hosts.items()]
 
 
 def _line(instance: Result) -> str:

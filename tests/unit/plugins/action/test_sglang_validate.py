@@ -114,6 +114,21 @@ def test_every_problem_of_an_inventory_comes_in_one_message(tmp_path: pathlib.Pa
     assert len(problems) == len(expected), problems
 
 
+def test_what_hosts_share_is_told_once(tmp_path: pathlib.Path) -> None:
+    fleet = {
+        "vars": {"sglang_instances": [{**SOUND, "args": {"kv_cache_dtyp": "bf16"}}]},
+        "hosts": {"g1": {}, "g2": {}, "g3": {"sglang_raot": "/srv"}},
+    }
+    done = play(PLAYBOOK, "-i", inventory(tmp_path, {"sglang_hosts": fleet}))
+    told = listed(done.stdout)
+    assert len(told) == 2, told
+    assert told[0].startswith("1. g1, g2, g3: sglang_instances[0].args.kv_cache_dtyp: ")
+    assert told[1].startswith("2. g3: sglang_raot: ")
+    assert "2 problem(s) in the inventory" in done.stdout
+    # Whoever reads the result has them by host.
+    assert done.stdout.count('"host": "g') == 4
+
+
 def test_secrets_are_not_shown_and_locked_ones_are_named(tmp_path: pathlib.Path) -> None:
     password = tmp_path / "password"
     password.write_text("open sesame", encoding="utf-8")
