@@ -20,6 +20,38 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._gpu_host import 
 ROOT_ONLY = "configuring device passthrough is only allowed for root@pam"
 Run = t.Callable[[t.Sequence[str]], tuple[int, str, str]]
 
+# What an error of the API holds, and what to do then; the first that fits counts.
+_ADVICE = (
+    (
+        r"only allowed for root@pam|Permission check failed",
+        "only root@pam may set device entries; use pct over ssh as root",
+    ),
+    (r"lxc/\d+\.conf' does not exist", "correct the number of the container, or the node that has it (api_node)"),
+    (r"hostname lookup", "correct api_node: it is the name of a node of the cluster, as pvesh get /nodes shows it"),
+    (r"authenticate", "correct api_user (root@pam) and api_password"),
+    (
+        r"CERTIFICATE_VERIFY_FAILED",
+        "give the node a certificate that this host trusts (pvenode acme), or validate_certs: false",
+    ),
+    (
+        r"Max retries|Connection|timed out",
+        "see whether api_host answers on its port (8006 unless api_host says another)",
+    ),
+    (r"detected modified configuration", "someone else changed the container meanwhile; run it again"),
+    (
+        r"does not exist",
+        "make the node first: nvidia-smi; nvidia-modprobe -u -m -s -l -c 0 (and at each boot before the guests)",
+    ),
+    (
+        r"File exists",
+        "the node is there inside by other means; shut the container down and start it again",
+    ),
+    (
+        r"can't lock|got timeout|locked",
+        "another task works on this container (pct config shows its lock); wait for it, or pct unlock",
+    ),
+)
+
 
 class Pct:
     """``pct`` and the file under /etc/pve, on the hypervisor as root.
@@ -212,24 +244,4 @@ def ask(what: str, call: t.Callable[..., t.Any], *words: t.Any, **options: t.Any
 
 
 def _advice(text: str) -> str:
-    if "only allowed for root@pam" in text or "Permission check failed" in text:
-        return "only root@pam may set device entries; use pct over ssh as root"
-    if re.search(r"lxc/\d+\.conf' does not exist", text):
-        return "correct the number of the container, or the node that has it (api_node)"
-    if "hostname lookup" in text:
-        return "correct api_node: it is the name of a node of the cluster, as pvesh get /nodes shows it"
-    if "authenticate" in text:
-        return "correct api_user (root@pam) and api_password"
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return "give the node a certificate that this host trusts (pvenode acme), or validate_certs: false"
-    if "Max retries" in text or "Connection" in text or "timed out" in text:
-        return "see whether api_host answers on its port (8006 unless api_host says another)"
-    if "detected modified configuration" in text:
-        return "someone else changed the container meanwhile; run it again"
-    if "does not exist" in text:
-        return "make the node first: nvidia-smi; nvidia-modprobe -u -m -s -l -c 0 (and at each boot before the guests)"
-    if "File exists" in text:
-        return "the node is there inside by other means; shut the container down and start it again"
-    if "can't lock" in text or "got timeout" in text or "locked" in text:
-        return "another task works on this container (pct config shows its lock); wait for it, or pct unlock"
-    return ""
+    return next((advice for pattern, advice in _ADVICE if re.search(pattern, text)), "")

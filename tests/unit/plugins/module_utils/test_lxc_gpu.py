@@ -195,6 +195,26 @@ def test_a_file_that_proxmox_cannot_read_is_put_back(tmp_path: pathlib.Path) -> 
     assert via.text() == OLD
 
 
+# What Proxmox VE says (pct, PVE::AbstractConfig, PVE::LXC), and a word of what the operator is told to do then.
+REFUSALS = {
+    "can't lock file '/run/lock/lxc/pve-config-129.lock' - got timeout": "wait for it",
+    "CT is locked (backup)": "pct unlock",
+    "Could not create device node /dev/nvidia0: File exists": "shut the container down",
+    "Device /dev/nvidia-uvm does not exist": "nvidia-modprobe",
+    "Configuration file 'nodes/pve1/lxc/129.conf' does not exist": "number of the container",
+    "configuring device passthrough is only allowed for root@pam": "as root",
+}
+
+
+@pytest.mark.parametrize("said", REFUSALS)
+def test_a_refusal_comes_with_what_to_do(said: str, tmp_path: pathlib.Path) -> None:
+    via = Pct(lambda _: (255, "", f"{said}\n"), 129, _tree(tmp_path))
+    with pytest.raises(SglangError) as caught:
+        via.restart(60)
+    assert said in caught.value.what
+    assert REFUSALS[said] in caught.value.fix
+
+
 class _Session:
     """What a ProxmoxAPI answers for one container."""
 
