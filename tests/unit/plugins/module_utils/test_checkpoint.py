@@ -449,6 +449,15 @@ def test_a_stated_total_spares_the_offsets_but_hides_no_fault(
         assert _checkpoint.read(folder, verify_files=True).files.complete  # type: ignore[union-attr]
 
 
+def test_what_one_file_lacks_another_does_not_make_up(tmp_path: pathlib.Path) -> None:
+    folder = model(tmp_path / "model")
+    state_total(tmp_path / "model", 12 + 64)
+    for name, change in (("two", lambda data: data[:-8]), ("one", lambda data: data + b"\0" * 8)):
+        path = tmp_path / "model" / f"{name}.safetensors"
+        path.write_bytes(change(path.read_bytes()))
+    assert _checkpoint.read(folder, verify_files=True).files.truncated == ["two.safetensors"]  # type: ignore[union-attr]
+
+
 def test_a_file_cut_between_two_tensors_of_a_header_in_another_order(tmp_path: pathlib.Path) -> None:
     folder = model(tmp_path / "model")
     two = tmp_path / "model" / "two.safetensors"
