@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import io
 import json
+import os
 import pathlib
 import platform
 import re
@@ -40,13 +41,11 @@ def other() -> t.Any:
 @pytest.fixture(scope="module")
 def interpreters(host: t.Any, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[str]:
     """URL of a list of one interpreter, in uv's own form: one of this machine, packed as uv's are."""
-    home, release = _interpreter()
     glibc = re.search(r"([\d.]+)$", host.check_output("ldd --version | head -n 1"))
     assert glibc
     if host.run(f"ls /usr/bin/python{VERSION} /usr/local/bin/python{VERSION}").stdout:
         pytest.skip(f"the hosts have a Python {VERSION} themselves")
-    if _numbers(platform.libc_ver()[1]) > _numbers(glibc[1]):
-        pytest.skip(f"interpreters of this machine need glibc {platform.libc_ver()[1]}, the host has {glibc[1]}")
+    home, release = _interpreter(built_here=_numbers(platform.libc_ver()[1]) <= _numbers(glibc[1]))
     folder = tmp_path_factory.mktemp("interpreters")
     archive = folder / "cpython.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
@@ -80,18 +79,36 @@ def interpreters(host: t.Any, tmp_path_factory: pytest.TempPathFactory) -> t.Ite
         server.shutdown()
 
 
-def _interpreter() -> tuple[pathlib.Path, str]:
-    """Folder and release of an interpreter of this machine that is no part of the system, so that it can be moved."""
-    places = [
-        shutil.which(f"python{VERSION}"),
-        *pathlib.Path.home().glob(f".pyenv/versions/{VERSION}.*/bin/python{VERSION}"),
-    ]
+def _interpreter(*, built_here: bool) -> tuple[pathlib.Path, str]:
+    """Folder and release of an interpreter that is no part of the system, so that it can be moved.
+
+    One that is here already serves where the hosts' glibc is not older (``built_here``); else uv fetches one,
+    which runs on any host.
+    """
+    uv = ROOT / ".tools/uv/bin/uv"
+    places: list[t.Any] = []
+    if built_here:
+        versions = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
+        places = [sys.executable, shutil.which(f"python{VERSION}"), *versions.glob(f"{VERSION}.*/bin/python{VERSION}")]
+    found = _apart(places)
+    if found is None:
+        subprocess.run([uv, "python", "install", "-q", VERSION], capture_output=True, check=False)
+        managed = [uv, "python", "find", "--managed-python", VERSION]
+        told = subprocess.run(managed, capture_output=True, text=True, check=False).stdout
+        found = _apart([told.strip()])
+    if found is None:
+        pytest.skip(f"no Python {VERSION} beside the system's runs on the hosts, and uv could not fetch one")
+    return found
+
+
+def _apart(places: t.Iterable[t.Any]) -> tuple[pathlib.Path, str] | None:
+    """The first of these interpreters that is of the version and no part of the system."""
     code = "import platform, sys; print(sys.base_prefix, platform.python_version())"
-    for place in (sys.executable, *filter(None, places)):
+    for place in filter(None, places):
         told = subprocess.run([place, "-I", "-c", code], capture_output=True, text=True, check=False).stdout.split()
         if len(told) == 2 and told[0] != "/usr" and re.fullmatch(rf"{re.escape(VERSION)}[.]\d+", told[1]):
             return pathlib.Path(told[0]), told[1]
-    pytest.skip(f"this machine has no Python {VERSION} beside the system's")
+    return None
 
 
 def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
