@@ -153,6 +153,8 @@ def _make_guest(lab: Lab, guest: str, layers: Layers, toolkit: Toolkit, prepared
     layer = Layer(disk / "upper", layers.stack(prepared))
     _common(layer, lab, guest, [HYPERVISOR, guest])
     layer.folder("/models")
+    # As on a host whose apt-daily.timer ran: package lists and .deb files are of one time, so apt need not look again.
+    layer.write("/var/lib/apt/periodic/update-success-stamp", "")
     layer.folder(str(toolkit.target))
     layer.link("/usr/local/cuda", str(toolkit.target))
 

@@ -52,7 +52,7 @@ HOST_PACKAGES = (
     "pkg-config",
     "numactl",
 )
-LAYOUT = 1  # raise it when the way of building changes
+LAYOUT = 2  # raise it when the way of building changes
 
 # Debian's man pages and translations are of no use in the lab and cost half of the unpacking.
 _EXCLUDES = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
@@ -145,12 +145,12 @@ def _build_layer(base: Path, target: Path, apt_options: list[str], keep_archives
         chroot "$merged" apt-get -q -o Acquire::Retries=3 update
         chroot "$merged" apt-get -q -y -o Acquire::Retries=3 --no-install-recommends "$@"
         rm -f "$merged/usr/sbin/policy-rc.d" "$merged/etc/resolv.conf"
-        rm -rf "$merged/tmp/"* "$merged/var/cache/apt/"*.bin
+        rm -rf "$merged/tmp/"*
     """
     log = target.parent / f"{target.name}.log"
     contained(script, base, tmp, work, merged, *apt_options, "install", *HOST_PACKAGES, log=log)
     if not keep_archives:
-        shutil.rmtree(tmp / "var/cache/apt/archives", ignore_errors=True)
+        shutil.rmtree(tmp / "var/cache/apt", ignore_errors=True)
     for whiteout in ("usr/sbin/policy-rc.d", "etc/resolv.conf"):
         (tmp / whiteout).unlink(missing_ok=True)
     shutil.rmtree(work)
