@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pathlib
 import subprocess
@@ -61,6 +62,25 @@ def test_the_archive_is_the_same_for_the_same_sources_and_needs_nothing_else(arc
     assert not any("/modules/" in name for name in names)
     done = subprocess.run([sys.executable, "-I", str(archive), "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_import_of_the_collection_anywhere_in_a_packed_source_is_packed(archive: pathlib.Path) -> None:
+    """The packer reads only statements at the top of a source: what a function imports would be missing on a host."""
+    with zipfile.ZipFile(archive) as packed:
+        present = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in packed.namelist()}
+        sources = {name: packed.read(name).decode() for name in packed.namelist()}
+    wanted = 0
+    for name, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("ansible_collections"):
+                wanted += len(node.names)
+                for alias in node.names:
+                    path = f"{node.module}.{alias.name}".replace(".", "/").partition("plugins/")[2]
+                    is_module = (ROOT / "plugins" / f"{path}.py").exists() or (ROOT / "plugins" / path).is_dir()
+                    needed = f"{node.module}.{alias.name}" if is_module else node.module
+                    assert needed in present, f"{name}: {ast.unparse(node)}"
+            assert not isinstance(node, ast.Import) or "ansible_collections" not in ast.unparse(node), name
+    assert wanted > 50
 
 
 def test_after_a_power_cut_the_last_good_one_is_back(archive: pathlib.Path, places: _service.Places) -> None:
