@@ -56,8 +56,10 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.blackwell.sglang.plugins.module_utils import _checkpoint, _checkpoint_info
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
+
+if t.TYPE_CHECKING:
+    from ansible_collections.blackwell.sglang.plugins.module_utils import _checkpoint
 
 
 def hf_quant_config(
@@ -68,6 +70,9 @@ def hf_quant_config(
     verify_files: bool = False,
 ) -> dict[str, t.Any]:
     """Read a folder, a dictionary of files, or a configuration."""
+    # Late: to find one filter Ansible loads every filter file of a collection, in each task anew, and this one is big.
+    from ansible_collections.blackwell.sglang.plugins.module_utils import _checkpoint_info  # noqa: PLC0415
+
     try:
         checkpoint = load(value, verify_files)
         return _checkpoint_info.info(checkpoint, engine_version, attention_backend, compute_capability)
@@ -77,6 +82,8 @@ def hf_quant_config(
 
 def load(value: t.Any, verify_files: bool = False) -> _checkpoint.Checkpoint:
     """A checkpoint from what the filter takes."""
+    from ansible_collections.blackwell.sglang.plugins.module_utils import _checkpoint  # noqa: PLC0415 - late, as above
+
     if isinstance(value, str):
         return _checkpoint.read(value, verify_files=verify_files)
     if not isinstance(value, t.Mapping):

@@ -59,12 +59,14 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.blackwell.sglang.plugins.module_utils import _kv_budget_input
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 
 def kv_cache_budget(value: t.Any, **options: t.Any) -> dict[str, t.Any]:
     """Compute for a configuration or a path."""
+    # Late: to find one filter Ansible loads every filter file of a collection, in each task anew, and this one is big.
+    from ansible_collections.blackwell.sglang.plugins.module_utils import _kv_budget_input  # noqa: PLC0415
+
     try:
         source = {"path": value} if isinstance(value, str) else {"config": value}
         return _kv_budget_input.run({**options, **source})
