@@ -23,6 +23,33 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._http import Clie
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_args import Arguments, parse
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_verdict import Evidence, KvVerdict
 
+# Options of the module and of the action plugin of its name; documented in the module.
+ARGUMENTS: dict[str, t.Any] = {
+    "path": {"type": "path"},
+    "checkpoint": {"type": "dict"},
+    "args": {"type": "raw"},
+    "engine_version": {"type": "str"},
+    "architecture": {"type": "str"},
+    "attention_backend": {"type": "str"},
+    "compute_capability": {"type": "str"},
+    "kv_cache_dtype": {"type": "str", "default": "bfloat16"},
+    "draft_kv_cache_dtype": {"type": "str"},
+    "url": {"type": "str"},
+    "api_key": {"type": "str", "no_log": True},
+    "timeout": {"type": "float", "default": 5.0},
+    "tp_size": {"type": "int", "default": 1},
+    "pp_size": {"type": "int", "default": 1},
+    "unit": {"type": "str"},
+    "log_file": {"type": "path"},
+    "pid": {"type": "int"},
+    "receipt": {"type": "raw"},
+    "exceptions": {"type": "list", "elements": "dict", "default": []},
+}
+MUTUALLY_EXCLUSIVE = [("path", "checkpoint"), ("unit", "log_file")]
+REQUIRED_ONE_OF = [("path", "checkpoint", "architecture")]
+# Options that name something on the host; without any of them there is nothing to be read there.
+ON_THE_HOST = ("path", "url", "unit", "log_file")
+
 # Exceptions that lift a verdict; the first lifts each of them.
 EXCEPTION = "kv_cache_dtype"
 EXCEPTIONS = {

@@ -17,6 +17,8 @@ description:
     roll.
   - For a version whose log wording is in no table, arithmetic alone proves, and the evidence says so.
   - Fails unless the verdict is V(ok) or an exception lifts it.
+  - Where all that it judges is given (no O(path), O(url), O(unit) or O(log_file)), it runs on the controller and makes
+    no connection.
 author:
   - blackwell.sglang contributors (@blackwell-sglang)
 extends_documentation_fragment:
@@ -184,29 +186,9 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._errors import Sg
 def main() -> None:
     """Judge, and fail unless the cache is as ordered."""
     module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path"},
-            "checkpoint": {"type": "dict"},
-            "args": {"type": "raw"},
-            "engine_version": {"type": "str"},
-            "architecture": {"type": "str"},
-            "attention_backend": {"type": "str"},
-            "compute_capability": {"type": "str"},
-            "kv_cache_dtype": {"type": "str", "default": "bfloat16"},
-            "draft_kv_cache_dtype": {"type": "str"},
-            "url": {"type": "str"},
-            "api_key": {"type": "str", "no_log": True},
-            "timeout": {"type": "float", "default": 5.0},
-            "tp_size": {"type": "int", "default": 1},
-            "pp_size": {"type": "int", "default": 1},
-            "unit": {"type": "str"},
-            "log_file": {"type": "path"},
-            "pid": {"type": "int"},
-            "receipt": {"type": "raw"},
-            "exceptions": {"type": "list", "elements": "dict", "default": []},
-        },
-        mutually_exclusive=[("path", "checkpoint"), ("unit", "log_file")],
-        required_one_of=[("path", "checkpoint", "architecture")],
+        argument_spec=_kv_assert.ARGUMENTS,
+        mutually_exclusive=_kv_assert.MUTUALLY_EXCLUSIVE,
+        required_one_of=_kv_assert.REQUIRED_ONE_OF,
         supports_check_mode=True,
     )
     try:
