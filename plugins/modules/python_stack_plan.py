@@ -15,12 +15,20 @@ description:
     leaves its CUDA build, FlashInfer parts of unequal version, two distributions that own the same files, libraries of
     more than one CUDA major, unasked pre-releases, a package from an index it is not pinned to, and versions known to
     be bad on SM120. Each refusal names the chain of requirements and what to write.
-  - It installs nothing and changes nothing, but fills uv's cache under O(root).
+  - It installs nothing and changes nothing on the host, but fills uv's cache under O(root).
 author:
   - blackwell.sglang contributors (@blackwell-sglang)
 extends_documentation_fragment:
   - blackwell.sglang.attributes
-  - blackwell.sglang.attributes.info_module
+attributes:
+  check_mode:
+    support: full
+    details: [No lock is kept.]
+  diff_mode:
+    support: full
+    details: [Shows the lock that is kept.]
+  idempotent:
+    support: full
 options:
   stack:
     description: A resolved stack, with C(requirements), C(overrides), C(indexes), C(kernel) and C(exceptions).
@@ -48,6 +56,11 @@ options:
   lock:
     description: A lock of an earlier resolution. If given, uv is not asked; the lock is judged as it is.
     type: str
+  keep:
+    description:
+      - File of the controller that a lock is written to which was resolved just now. Its folder is made where it is not
+        there. Nothing is written in check mode, of a plan that is refused, or where O(lock) was given.
+    type: path
   enforce:
     description: Whether a refusal fails the task; if not, it is only returned.
     type: bool
@@ -221,6 +234,7 @@ def main() -> None:
             "root": {"type": "path", "default": "/opt/sglang"},
             "current": {"type": "path"},
             "lock": {"type": "str"},
+            "keep": {"type": "path"},  # the action plugin's
             "enforce": {"type": "bool", "default": True},
         },
         supports_check_mode=True,

@@ -14,7 +14,7 @@ from conftest import Host, Stacks
 # A header shows when its task has ended: each run dies in what comes some seconds after it.
 STAGES = {
     "while resolving": ("Hold the lock of this host", 1.5),
-    "before the release exists": ("Write the lock", 0.0),
+    "before the release exists": ("Resolve the stack and judge the plan", 0.0),
     "while installing": ("Begin the release", 1.5),
     "before it is recorded": ("Create the environment and install into it", 0.0),
     "while verifying": ("Say which release serves each stack", 1.5),
