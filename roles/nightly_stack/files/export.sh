@@ -11,8 +11,7 @@ rm -rf "$id" "$id.tar" "$id.tar.part"
 mkdir -p "$id/wheels" "$id/kernel"
 cp "$release/requirements.lock" "$release/release.json" "$id/"
 
-# Wheels are chosen for the interpreter that asks. It brings a pip that knows it; uv's is the host's, and an older pip does
-# not run under a newer interpreter.
+# Wheels are chosen for the interpreter that asks, and it brings a pip that knows it.
 python=$(readlink -f "$release/venv/bin/python")
 pip=$root/wheelhouse/$id.pip
 trap 'rm -rf "$pip"' EXIT
@@ -23,7 +22,7 @@ echo "Downloading the wheels of the lock"
 # shellcheck disable=SC2086 # words of its own
 "$pip/bin/python" -m pip download $options "$@" --require-hashes --requirement "$id/requirements.lock" --dest "$id/wheels"
 # shellcheck disable=SC2086
-"$root/uv/bin/python" -m pip download $options "$@" "$uv" --dest "$id/wheels"
+"$pip/bin/python" -m pip download $options "$@" "$uv" --dest "$id/wheels"
 
 if [ -n "$kernel" ]; then
     cp -a "$(dirname "$kernel")" "$id/kernel/"
