@@ -20,7 +20,45 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import (
 )
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places, Run
 
+_FILE = {
+    "path": {"type": "path", "required": True},
+    "sha256": {"type": "str", "no_log": True},
+    "mode": {"type": "str", "default": "0644"},
+    "absent": {"type": "bool", "default": False},
+}
+# Options of the modules that read the state of a host; documented in the fragment service_state.
+ARGUMENTS: dict[str, t.Any] = {
+    "instances": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "name": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
+            "port": {"type": "int"},
+            "gpus": {"type": "raw", "default": "all"},
+            "model_path": {"type": "path"},
+            "stack_digest": {"type": "str"},
+            "release": {"type": "str"},
+            "restart": {"type": "bool", "default": False},
+            "idle_mib": {"type": "int", "default": 512},
+            "files": {"type": "list", "elements": "dict", "default": [], "options": _FILE},
+        },
+    },
+    "files": {"type": "list", "elements": "dict", "default": [], "options": _FILE},
+    "user": {"type": "str", "default": "sglang"},
+    "groups": {"type": "list", "elements": "str", "default": []},
+    "root": {"type": "path", "default": "/opt/sglang"},
+}
 RUNNING = ("active", "activating", "reloading", "deactivating")
+
+
+def from_params(run: Run, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """:func:`probe` with the parameters of a module that takes ``ARGUMENTS``; digests of files are left out."""
+    instances = [{**each, "user": params["user"], "groups": params["groups"]} for each in params["instances"]]
+    state = probe(run, instances, params["root"], params["files"], {})
+    state["files"] = [{key: item[key] for key in ("path", "mode", "current")} for item in state["files"]]
+    return state
 
 
 def probe(

@@ -19,102 +19,9 @@ author: "blackwell.sglang contributors (@blackwell-sglang)"
 extends_documentation_fragment:
   - blackwell.sglang.attributes
   - blackwell.sglang.attributes.info_module
-options:
-  instances:
-    description: The instances, as C(sglang_resolved.instances) has them, with the files that they need.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      name:
-        description: Name of the instance; its unit is C(sglang-NAME.service).
-        type: str
-        required: true
-      state:
-        description: What is wanted.
-        type: str
-        choices: [started, stopped]
-        default: started
-      port:
-        description: TCP port that the engine listens on.
-        type: int
-      gpus:
-        description: V(all) or a list of GPU indices.
-        type: raw
-        default: all
-      model_path:
-        description: Folder of the checkpoint. The service user must be able to read its files.
-        type: path
-      stack_digest:
-        description: Digest of the stack that the release must have, where O(instances[].release) is not given.
-        type: str
-      release:
-        description: Id of the release that is wanted. Without it, a verified release of the stack is chosen.
-        type: str
-      restart:
-        description: Whether it is to be restarted although nothing differs.
-        type: bool
-        default: false
-      idle_mib:
-        description: MiB that a GPU may show which nobody uses.
-        type: int
-        default: 512
-      files:
-        description: Files whose change makes a restart necessary.
-        type: list
-        elements: dict
-        default: []
-        suboptions:
-          path:
-            description: Path on the host.
-            type: path
-            required: true
-          sha256:
-            description: Digest of the content that is wanted.
-            type: str
-          mode:
-            description: Mode that is wanted.
-            type: str
-            default: "0644"
-          absent:
-            description: Whether the file must not exist.
-            type: bool
-            default: false
-  files:
-    description: Further files of the host whose change needs no restart.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      path:
-        description: Path on the host.
-        type: path
-        required: true
-      sha256:
-        description: Digest of the content that is wanted.
-        type: str
-      mode:
-        description: Mode that is wanted.
-        type: str
-        default: "0644"
-      absent:
-        description: Whether the file must not exist.
-        type: bool
-        default: false
-  user:
-    description: User of the service. What it left on the GPUs outside of any unit is no obstacle, since a stop ends it.
-    type: str
-    default: sglang
-  groups:
-    description: Further groups of the service.
-    type: list
-    elements: str
-    default: []
-  root:
-    description: Folder of releases and instances.
-    type: path
-    default: /opt/sglang
+  - blackwell.sglang.service_state
 seealso:
+  - module: blackwell.sglang.sglang_status_info
   - module: blackwell.sglang.sglang_gate
 """
 
@@ -186,45 +93,13 @@ strangers:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.blackwell.sglang.plugins.module_utils import _service, _service_plan
 
-_FILE = {
-    "path": {"type": "path", "required": True},
-    "sha256": {"type": "str", "no_log": True},
-    "mode": {"type": "str", "default": "0644"},
-    "absent": {"type": "bool", "default": False},
-}
-
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "instances": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
-                    "port": {"type": "int"},
-                    "gpus": {"type": "raw", "default": "all"},
-                    "model_path": {"type": "path"},
-                    "stack_digest": {"type": "str"},
-                    "release": {"type": "str"},
-                    "restart": {"type": "bool", "default": False},
-                    "idle_mib": {"type": "int", "default": 512},
-                    "files": {"type": "list", "elements": "dict", "default": [], "options": _FILE},
-                },
-            },
-            "files": {"type": "list", "elements": "dict", "default": [], "options": _FILE},
-            "user": {"type": "str", "default": "sglang"},
-            "groups": {"type": "list", "elements": "str", "default": []},
-            "root": {"type": "path", "default": "/opt/sglang"},
-        },
+        argument_spec=_service_plan.ARGUMENTS,
         supports_check_mode=True,
     )
-    params = module.params
-    instances = [{**each, "user": params["user"], "groups": params["groups"]} for each in params["instances"]]
-    state = _service_plan.probe(_service.runner(module), instances, params["root"], params["files"], {})
-    state["files"] = [{key: item[key] for key in ("path", "mode", "current")} for item in state["files"]]
+    state = _service_plan.from_params(_service.runner(module), module.params)
     module.exit_json(changed=False, **state)
 
 

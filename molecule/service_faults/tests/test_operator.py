@@ -50,13 +50,13 @@ def test_status_is_quick_and_also_json(bench: Bench, tmp_path: pathlib.Path) -> 
     kept = json.loads((tmp_path / "sglang1.json").read_text())
     row = bench.note(
         "no fault: status of one host",
-        "one probe and one gate, nothing changed; the same as JSON; under 4 s on a quiet machine",
+        "one call, nothing changed; the same as JSON; under 4 s on a quiet machine",
         f"status {run.rc}; {run.seconds:.1f} s ({run.seconds / ping:.1f} times a ping of {ping:.1f} s); "
         f"{', '.join(calls)}",
         started,
     )
     assert (run.rc, run.changed) == (0, {}), run.output
-    assert calls == ["sglang_service_info", "sglang_gate"]
+    assert calls == ["sglang_status_info"]
     assert "KV cache bfloat16 (ok)" in run.output
     gate = kept["status"]["gates"]["qwen"]
     assert gate["passed"]

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -83,6 +84,9 @@ class Host:
             self.run, {**instance(self.engine, model, settings), **ordered}, self.places, None
         )
         return _gate_run.run_gate(context, quick=quick)
+
+
+Serve = Callable[..., Host]
 
 
 def instance(engine: Engine, model: pathlib.Path, gate: dict[str, Any]) -> dict[str, Any]:

@@ -6,48 +6,15 @@ import http.server
 import json
 import pathlib
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import gate_kit
 import jsonschema
 import pytest
 from ansible_collections.blackwell.sglang.plugins.module_utils import _gate, _gate_right, _gate_roomy, _service
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
-from gate_kit import LAB_FLAGS, ROOT, Engine, Host, failed
-from lab_engine_kit import Start, starter, write
+from gate_kit import ROOT, Serve, failed
 
 SCHEMA = json.loads((ROOT / "docs" / "contracts" / "gate.schema.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The lab's checkpoint."""
-    folder = tmp_path_factory.mktemp("models") / "nvfp4"
-    write.write(folder, shards=3, experts=1)
-    return folder
-
-
-@pytest.fixture
-def start(tmp_path: pathlib.Path) -> Iterator[Start]:
-    """Start engines that end with the test."""
-    started: list[Engine] = []
-    yield starter(tmp_path, started)
-    for engine in started:
-        engine.stop()
-
-
-Serve = Callable[..., Host]
-
-
-@pytest.fixture
-def serve(start: Start, model: pathlib.Path, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Serve:
-    """Start the lab's deployment with the flags and settings given, on a host that the gate can ask."""
-
-    def begin(*flags: str, **settings: Any) -> Host:
-        return Host(start(model, *LAB_FLAGS, *flags, **settings), monkeypatch, tmp_path)
-
-    return begin
 
 
 def test_a_well_server_passes_and_its_result_keeps_the_contract(serve: Serve, model: pathlib.Path) -> None:

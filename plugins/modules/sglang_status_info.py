@@ -1,0 +1,113 @@
+#!/usr/bin/python
+# Copyright (c) 2026, blackwell.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: sglang_status_info
+short_description: Read what runs on a host, ask it, and diagnose what does not run
+version_added: "1.0.0"
+description:
+  - Reads in one call what an operator wants to see at one look. That is all of
+    M(blackwell.sglang.sglang_service_info), the cheap part of M(blackwell.sglang.sglang_gate) for each instance whose
+    unit is active or starting, and M(blackwell.sglang.sglang_diagnose) for each that should run and does not.
+  - Nothing is changed and no proof is written.
+  - Works in any state of the host. A server that cannot be asked is told as such and keeps no other from being asked.
+author: "blackwell.sglang contributors (@blackwell-sglang)"
+extends_documentation_fragment:
+  - blackwell.sglang.attributes
+  - blackwell.sglang.attributes.info_module
+  - blackwell.sglang.service_state
+options:
+  resolved:
+    description: The same instances as C(sglang_resolved.instances) has them, which is what the gate asks by.
+    type: list
+    elements: dict
+    required: true
+notes:
+  - The target needs the Python library requests for instances that run.
+seealso:
+  - module: blackwell.sglang.sglang_service_info
+  - module: blackwell.sglang.sglang_gate
+  - module: blackwell.sglang.sglang_diagnose
+"""
+
+EXAMPLES = r"""
+- name: Look at everything that is declared for this host
+  blackwell.sglang.sglang_status_info:
+    instances:
+      - name: qwen
+        port: 30000
+    resolved: "{{ sglang_resolved.instances }}"
+  register: sglang_status
+
+- name: Show whether it is proved
+  ansible.builtin.debug:
+    msg: "{{ sglang_status.gates.qwen.passed }}"
+"""
+
+RETURN = r"""
+instances:
+  description: One entry an instance, as M(blackwell.sglang.sglang_service_info) returns it.
+  returned: always
+  type: dict
+  sample: {qwen: {action: none, reasons: [], link: 20261129T180112Z-3f9a1c22, is_good: true}}
+gpus:
+  description: Memory of the GPUs and who holds it, as M(blackwell.sglang.sglang_service_info) returns it.
+  returned: always
+  type: dict
+  sample: {error: "", gpus: [{index: 0, uuid: GPU-4f1c, used_mib: 90112, total_mib: 97887}], holders: []}
+releases:
+  description: Releases on this host, newest first.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{id: 20261129T180112Z-3f9a1c22, state: verified, stack: nightly, stack_digest: 0a1b2c3d4e5f, exists: true}]
+files:
+  description: The further files and whether each is as wanted.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+strangers:
+  description: Running units named sglang-* that no given instance accounts for.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{unit: sglang-old.service, active: active, sub: running}]
+gates:
+  description:
+    - By name, the cheap part of the gate of each instance that runs, as M(blackwell.sglang.sglang_gate) returns it.
+    - C(error) says why it could not be run at all, and is empty where it was run.
+  returned: always
+  type: dict
+  sample: {qwen: {passed: true, checks: [], proof: {kv: {effective_dtype: bfloat16, verdict: ok}}, error: ""}}
+diagnoses:
+  description: By name, why an instance that should run does not, as M(blackwell.sglang.sglang_diagnose) returns it.
+  returned: always
+  type: dict
+  sample: {kimi: {id: out_of_memory, what: The GPU has no memory left., fix: Lower mem_fraction_static.}}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.blackwell.sglang.plugins.module_utils import _service, _service_plan, _service_status
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            **_service_plan.ARGUMENTS,
+            "resolved": {"type": "list", "elements": "dict", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    run = _service.runner(module)
+    state = _service_plan.from_params(run, module.params)
+    state.update(_service_status.ask(run, state, module.params["resolved"], module.params["root"], {}))
+    module.exit_json(changed=False, **state)
+
+
+if __name__ == "__main__":
+    main()
