@@ -170,6 +170,8 @@ def test_a_guest_that_does_not_answer(bench: Bench) -> None:
     started = time.monotonic()
     bench.power("pct exec 101 -- systemctl stop ssh.socket ssh.service")
     bench.on("pve1", "pct exec 101 -- pkill -x sshd; pct exec 101 -- pkill -f ^sshd:")
+    wrong = bench.playbooks.run("playbooks/stop.yml", variables={"sglang_vmid": 999})
+    still = bench.on("pve1", f"pct exec 101 -- systemctl is-active {UNIT}").strip()
     run = bench.playbooks.run("playbooks/stop.yml")
     state = bench.on("pve1", f"pct exec 101 -- systemctl is-active {UNIT}").strip()
     boot = bench.on("pve1", f"pct exec 101 -- systemctl is-enabled {UNIT}").strip()
@@ -179,14 +181,18 @@ def test_a_guest_that_does_not_answer(bench: Bench) -> None:
     )
     row = bench.note(
         "stop of a guest whose ssh is dead",
-        "stopped and disabled from the hypervisor, GPUs free",
-        f"status {run.rc}; unit {state}, {boot}; most memory in use {max(map(int, used))} MiB",
+        "stopped and disabled from the hypervisor, GPUs free; by a wrong number nothing is, and that is said",
+        f"wrong number: status {wrong.rc}, unit {still}; then status {run.rc}; unit {state}, {boot}; "
+        f"most memory in use {max(map(int, used))} MiB",
         started,
     )
     assert run.rc == 0, run.output
     assert (state, boot) == ("inactive", "disabled")
     assert max(map(int, used)) < 512
     assert "does not answer" in run.output
+    assert f"stopped and disabled {UNIT}" in " ".join(run.output.split())
+    assert (wrong.rc, still) == (2, "active"), wrong.output
+    assert f"{UNIT} could not be stopped through pct exec 999 on pve1" in " ".join(wrong.output.split()), wrong.output
     row.right = True
 
 
