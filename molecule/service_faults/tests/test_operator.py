@@ -58,7 +58,7 @@ def test_status_is_quick_and_also_json(bench: Bench, tmp_path: pathlib.Path) -> 
     assert (run.rc, run.changed) == (0, {}), run.output
     assert calls == ["sglang_status_info"]
     assert "KV cache bfloat16 (ok)" in run.output
-    gate = kept["status"]["gates"]["qwen"]
+    gate = kept["gates"]["qwen"]
     assert gate["passed"]
     assert gate["proof"]["invocation_id"] == bench.show("InvocationID")
     assert len(kept["gpus"]["gpus"]) == CARDS
