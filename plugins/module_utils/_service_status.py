@@ -15,6 +15,18 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._service import P
 ASKED = ("active", "activating")
 
 
+def at_once(run: Run) -> Run:
+    """A runner that asks each command once: one look is one moment, and nvidia-smi may take a second a call."""
+    answers: dict[tuple[str, ...], tuple[int, str, str]] = {}
+
+    def remembered(words: list[str]) -> tuple[int, str, str]:
+        if tuple(words) not in answers:
+            answers[tuple(words)] = run(words)
+        return answers[tuple(words)]
+
+    return remembered
+
+
 def ask(
     run: Run, state: t.Mapping[str, t.Any], resolved: t.Iterable[dict[str, t.Any]], root: str, roots: dict[str, str]
 ) -> dict[str, t.Any]:

@@ -103,7 +103,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    run = _service.runner(module)
+    run = _service_status.at_once(_service.runner(module))
     state = _service_plan.from_params(run, module.params)
     state.update(_service_status.ask(run, state, module.params["resolved"], module.params["root"], {}))
     module.exit_json(changed=False, **state)

@@ -11,7 +11,8 @@ from gate_kit import Host, Serve, failed
 
 
 def look(host: Host, model: pathlib.Path, wanted: str = "started", **gate: Any) -> dict[str, Any]:
-    """The module's two halves over one instance."""
+    """What the module does, over one instance."""
+    run = _service_status.at_once(host.run)
     roots = {name: getattr(host.places, name) for name in ("state_root", "config_root", "unit_root")}
     instances = [
         {
@@ -24,9 +25,9 @@ def look(host: Host, model: pathlib.Path, wanted: str = "started", **gate: Any) 
             "groups": [],
         }
     ]
-    state = _service_plan.probe(host.run, instances, host.places.root, [], roots)
+    state = _service_plan.probe(run, instances, host.places.root, [], roots)
     resolved = [{**gate_kit.instance(host.engine, model, gate), "state": wanted}]
-    return {**state, **_service_status.ask(host.run, state, resolved, host.places.root, roots)}
+    return {**state, **_service_status.ask(run, state, resolved, host.places.root, roots)}
 
 
 def test_what_runs_is_asked_and_nothing_is_written(serve: Serve, model: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -40,6 +41,18 @@ def test_what_runs_is_asked_and_nothing_is_written(serve: Serve, model: pathlib.
     assert seen["diagnoses"] == {}
     assert host.places.proof in before
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_one_look_asks_each_command_once() -> None:
+    asked: list[list[str]] = []
+
+    def run(words: list[str]) -> tuple[int, str, str]:
+        asked.append(words)
+        return len(asked), "", ""
+
+    look_once = _service_status.at_once(run)
+    assert [look_once(["a"]), look_once(["a", "b"]), look_once(["a"])] == [(1, "", ""), (2, "", ""), (1, "", "")]
+    assert asked == [["a"], ["a", "b"]]
 
 
 def test_a_running_server_that_is_wrong_is_shown_with_its_diagnosis(serve: Serve, model: pathlib.Path) -> None:
