@@ -65,6 +65,7 @@ while True:
     time.sleep(0.1)
 """
 CARDS = 8
+SSH_FAILED = 255
 
 
 @dataclasses.dataclass
@@ -196,7 +197,9 @@ class Bench:
     def on(self, host: str, command: str) -> str:
         """Run a command on a host of the lab past Ansible."""
         words = [sys.executable, str(ROOT / "tests/lab/lab.py"), "--lab", LAB, "ssh", host, command]
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120).stdout
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode != SSH_FAILED, f"{host}: {command}: {done.stderr}"
+        return done.stdout
 
     def power(self, command: str) -> None:
         """Let the guest's power go, from pve1; kept connections to it are given up first, or they would hang."""

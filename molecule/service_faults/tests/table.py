@@ -23,6 +23,9 @@ class Fault:
         return {"fault": self.name, **self.settings}
 
 
+# It ends while it loads; slow enough for what it holds by then to be seen on a busy machine.
+SEEN = {"time_scale": 0.1}
+
 FAULTS = (
     Fault("nan", "right.logprobs", "gate_nan"),
     Fault("nan_burst", "right.burst", "gate_nan", {"requests": 4}),
@@ -30,8 +33,8 @@ FAULTS = (
     Fault("nan_happened", "right.text", "nan_happened"),
     Fault("garbage", "right.text", "gate_garbage", {"kind": "repetition"}),
     Fault("bad_cache", "right.same", "gate_differs"),
-    Fault("crash_loading", "ready.started", "no_kernel_image"),
-    Fault("crash_loading", "ready.started", "unknown", {"message": "seen by nobody before"}),
+    Fault("crash_loading", "ready.started", "no_kernel_image", SEEN),
+    Fault("crash_loading", "ready.started", "unknown", {"message": "seen by nobody before", **SEEN}),
     Fault("crash_loop", "ready.started", "undefined_symbol", holds=False),
     Fault("illegal_memory_access", "right.burst", "illegal_memory_access", {"requests": 4}),
     Fault("hang_loading", "ready.started", "gate_not_ready", keys={"gate": {"ready_timeout": 12}}),
@@ -42,7 +45,7 @@ FAULTS = (
         keys={"gate": {"ready_timeout": 15, "request_timeout": 3}},
     ),
     Fault("slow", "ready.started", "gate_not_ready", {"factor": 60}, {"gate": {"ready_timeout": 12}}),
-    Fault("no_memory", "ready.started", "not_enough_memory"),
+    Fault("no_memory", "ready.started", "not_enough_memory", SEEN),
     Fault("wrong_kv_log", "ordered.kv", "gate_kv", {"rank": 1}),
     Fault("ignore_kv_flag", "ordered.kv", "gate_kv"),
 )

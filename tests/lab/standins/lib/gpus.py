@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,15 +144,25 @@ def stuck() -> dict[int, int]:
 
 
 def ask_hypervisor() -> dict[str, Any] | None:
-    """The hypervisor's view for a guest, or None where there is no hypervisor to ask."""
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(3.0)
-            connection.connect(str(SOCKET))
-            with connection.makefile("rb") as stream:
-                return dict(json.load(stream))
-    except (OSError, ValueError):
+    """The hypervisor's view for a guest, or None where there is no hypervisor to ask.
+
+    Raises:
+        OSError: there is one and it does not answer. A busy machine must not look like one without stuck memory.
+    """
+    if not SOCKET.parent.exists():
         return None
+    deadline = time.monotonic() + 30.0
+    while True:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(30.0)
+                connection.connect(str(SOCKET))
+                with connection.makefile("rb") as stream:
+                    return dict(json.load(stream))
+        except (OSError, ValueError) as error:
+            if time.monotonic() > deadline:
+                raise OSError(f"the hypervisor does not answer on {SOCKET}: {error}") from error
+            time.sleep(0.2)  # it is starting, or was cut off in the middle of an answer
 
 
 def state() -> dict[str, Any]:
