@@ -19,17 +19,19 @@ RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+f
 
 
 def descendants(pid: int) -> list[int]:
-    """Stop a process and name those that it started, directly or not."""
-    os.kill(pid, signal.SIGSTOP)
-    parents: dict[int, int] = {}
-    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(path.parent.name)] = int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-    found, last = [], [pid]
-    while last:
-        last = [child for child, parent in parents.items() if parent in last]
-        found += last
-    return found
+    """Stop a process and all that it started, directly or not, and name these: one that runs on could start another."""
+    stopped: set[int] = set()
+    found = {pid}
+    while found - stopped:
+        for each in found - stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGSTOP)
+        stopped |= found
+        for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                if int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1]) in found:
+                    found.add(int(path.parent.name))
+    return sorted(found - {pid})
 
 
 @dataclasses.dataclass(frozen=True)
