@@ -38,6 +38,8 @@ class Host:
         )
         # No unit in a unit test: membership of the session that the engine was started in stands for the cgroup.
         monkeypatch.setattr(_procs, "unit_of", self._unit_of)
+        # Engines of a lab on this machine have its device nodes open.
+        monkeypatch.setattr(_procs, "gpu_users", dict)
         monkeypatch.setattr(_unit_log.shutil, "which", lambda name: f"/usr/bin/{name}")
 
     def _unit_of(self, pid: int) -> str:

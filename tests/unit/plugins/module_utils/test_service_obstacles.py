@@ -46,6 +46,12 @@ class Smi:
         return 0, "".join(f"{pid}, GPU-0, {mib}\n" for pid, mib in self.holders), ""
 
 
+@pytest.fixture(autouse=True)
+def no_other_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines of a lab on this machine have its device nodes open, in units of the same name."""
+    monkeypatch.setattr(_procs, "gpu_users", dict)
+
+
 @pytest.fixture
 def started() -> Iterator[Any]:
     """Start processes that end with the test."""
