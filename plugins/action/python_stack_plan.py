@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import tempfile
 import typing as t
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.blackwell.sglang.plugins.module_utils import _service
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import sentence
 
 
@@ -39,7 +38,7 @@ class ActionModule(ActionBase):
                     {"before_header": keep, "after_header": keep, "before": before, "after": result["lock"]}
                 ]
             if not self._task.check_mode:
-                write(path, result["lock"])
+                _service.write_text(path, str(result["lock"]), 0o644)  # whole or not at all
         except OSError as error:
             # Not raised: Ansible would append the error itself to the words that say what to do.
             result.update(
@@ -52,17 +51,3 @@ class ActionModule(ActionBase):
                 ),
             )
         return result
-
-
-def write(path: pathlib.Path, text: str) -> None:
-    """Whole or not at all: a lock that is cut off would be taken for the whole one by the next run."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        pathlib.Path(name).chmod(0o644)
-        pathlib.Path(name).replace(path)
-    except BaseException:
-        pathlib.Path(name).unlink(missing_ok=True)
-        raise

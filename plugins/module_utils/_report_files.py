@@ -12,10 +12,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import pathlib
 import re
-import tempfile
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import (
@@ -24,6 +22,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import (
     _report_markdown,
     _report_measure,
     _report_plots,
+    _service,
 )
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
@@ -134,15 +133,7 @@ def _pages(path: pathlib.Path, markdown: str, figures: t.Mapping[str, str] | Non
 
 def _replace(path: pathlib.Path, text: str) -> None:
     """Write a file whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        pathlib.Path(temporary).chmod(0o644)
-        pathlib.Path(temporary).replace(path)
-    except BaseException:
-        pathlib.Path(temporary).unlink(missing_ok=True)
-        raise
+    _service.write_text(path, text, 0o644)
 
 
 @contextlib.contextmanager

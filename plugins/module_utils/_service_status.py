@@ -39,6 +39,9 @@ def ask(
         root: root of releases and instances.
         roots: other roots for tests, as for :func:`_service_plan.probe`.
 
+    Raises:
+        SglangError: an instance that ``state`` does not hold.
+
     Returns ``{gates: {name: result of the gate}, diagnoses: {name: result of sglang_diagnose}}``. A gate that could not
     be run at all has ``passed`` false, no checks, and says why in ``error``.
     """
@@ -46,6 +49,13 @@ def ask(
     diagnoses: dict[str, t.Any] = {}
     for instance in resolved:
         name = str(instance["name"])
+        if name not in state["instances"]:
+            raise SglangError(
+                f"{name} is not among instances",
+                where="resolved",
+                expected="the same instances in both",
+                fix=f"name {name} in instances too, or leave it out of resolved",
+            )
         places = Places(name, root=root, **roots)
         if state["instances"][name]["unit"]["active"] in ASKED:
             gates[name] = _gate(run, instance, places)

@@ -93,6 +93,7 @@ diagnoses:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.blackwell.sglang.plugins.module_utils import _service, _service_plan, _service_status
+from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 
 def main() -> None:
@@ -105,7 +106,10 @@ def main() -> None:
     )
     run = _service_status.at_once(_service.runner(module))
     state = _service_plan.from_params(run, module.params)
-    state.update(_service_status.ask(run, state, module.params["resolved"], module.params["root"], {}))
+    try:
+        state.update(_service_status.ask(run, state, module.params["resolved"], module.params["root"], {}))
+    except SglangError as exc:
+        module.fail_json(msg=str(exc), **exc.as_dict())
     module.exit_json(changed=False, **state)
 
 

@@ -79,7 +79,7 @@ def main(vmid: int) -> None:
     lower = Path(f"/var/lib/sglang-lab/lower.{vmid}").read_text(encoding="utf-8").strip()
     # volatile: what a guest syncs (dpkg does at every step) may stay in memory, which outlives the guest. The mark that
     # overlayfs leaves against a second mount is meant for a crash of the machine, and the lab does not outlive one.
-    shutil.rmtree(disk / "work/work/incompat", ignore_errors=True)
+    shutil.rmtree(disk / "work" / "work" / "incompat", ignore_errors=True)
     layers = f"lowerdir={lower},upperdir={disk}/upper,workdir={disk}/work,volatile"
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, disk / "root"], check=True)
     namespace = _network(vmid, pve.options(pve.value(settings, "net0")))

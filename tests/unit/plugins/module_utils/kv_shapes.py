@@ -9,6 +9,8 @@ minimal one. None for auto is a shape that no engine reads alone.
 
 from __future__ import annotations
 
+import json
+import pathlib
 import typing as t
 
 MINIMAL = {"architectures": ["ExampleForCausalLM"], "model_type": "example", "torch_dtype": "bfloat16"}
@@ -206,3 +208,11 @@ SHAPES: dict[str, tuple[dict[str, t.Any], str | None, str, str | None]] = {
     ),
     "54 MXFP4": (inline({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}), "MXFP4", "none", DTYPE),
 }
+
+
+def write(folder: pathlib.Path, files: dict[str, t.Any]) -> str:
+    """Write files of a checkpoint, with a minimal config.json where none is given."""
+    folder.mkdir(exist_ok=True)
+    for name, content in {CFG: MINIMAL, **files}.items():
+        (folder / name).write_text(json.dumps(content))
+    return str(folder)
