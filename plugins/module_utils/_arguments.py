@@ -28,13 +28,15 @@ class Command:
     """A checked command line.
 
     ``args`` are the values in force by field name (``extra_args`` included, defaults of host and port put in);
-    ``plain`` are those that come from ``args``, ``extra`` the words appended as they are.
+    ``plain`` are those that come from ``args``, ``extra`` the words appended as they are. ``unread`` are fields that
+    were given with a value that could not be read: they are neither set nor left to the engine.
     """
 
     args: Table
     plain: Table
     extra: list[str]
     version: str | None
+    unread: frozenset[str] = frozenset()
 
     def argv(self, model_path: str) -> list[str]:
         """The words after ``-m sglang.launch_server``: model path, options sorted by field, the extra words."""
@@ -77,9 +79,11 @@ def read(request: Request, findings: Findings, defaults: Table) -> Command:
         )
     free = {key: value for key, value in request.args.items() if not _taken(key, f"{where}.args.{key}", findings)}
     from_args, troubles = options.normalise(free, version)
+    unread = {options.field_of_key(trouble.key, version) for trouble in troubles}
     for trouble in troubles:
         _tell(trouble, f"{where}.args.{trouble.key}", request, findings)
     appended, troubles = options.parse_argv(request.extra, version)
+    unread |= {options.field_for_spelling(str(request.extra[int(trouble.key)]), version) or "" for trouble in troubles}
     for trouble in troubles:
         _tell(trouble, f"{where}.extra_args[{trouble.key}]", request, findings)
     for field in sorted(set(from_args) & set(appended)):
@@ -97,7 +101,8 @@ def read(request: Request, findings: Findings, defaults: Table) -> Command:
     for field, value in defaults.items():
         if field not in appended:
             from_args.setdefault(field, value)
-    return Command({**from_args, **appended}, from_args, words, version)
+    args = {**from_args, **appended}
+    return Command(args, from_args, words, version, frozenset(unread - set(args)))
 
 
 def _taken(field: str, where: str, findings: Findings) -> bool:

@@ -288,7 +288,7 @@ def _instance(raw: t.Any, where: str, catalogue: _Catalogue) -> Table | None:
         values.check_gpu_count(instance, where, findings)
     # Without the profile or the stack that was meant, the rules would only repeat that something is missing.
     if stack is not None and (profile or profile_name is None):
-        lint.check(instance, where, findings, in_force)
+        lint.check(instance, where, findings, in_force, command.unread)
     return instance
 
 

@@ -241,7 +241,7 @@ def accepted(
             fp8_only = forced and (major or 0) >= 10
             limits.append(
                 (
-                    ("auto", "fp8_e4m3") if fp8_only else ("auto", "bf16", "bfloat16", "fp8_e4m3"),
+                    ("auto", "fp8_e4m3") if fp8_only else ("auto", *kv.DSA_VALUES[0].value),
                     "DeepSeek sparse attention",
                 )
             )

@@ -297,6 +297,8 @@ DSA_RULE = (
     Row("<0.5.4.post3", "forced", "server_args.py: SM10 and newer are set to fp8_e4m3 whatever was asked"),
     Row(">=0.5.4.post3", "default", "server_args.py; arg_groups/overrides.py _dsa_kv_cache_dtype_default"),
 )
+# What it takes beside auto, where none is forced.
+DSA_VALUES = (Row("", ("bf16", "bfloat16", "fp8_e4m3"), "server_args.py _set_default_nsa_kv_cache_dtype"),)
 # Architectures whose `auto` is fixed, whatever the checkpoint says.
 ARCH_AUTO = {
     "DeepseekV4ForCausalLM": Row(">=0.5.12", "fp8_e4m3", "arg_groups/deepseek_v4_hook.py; _deepseek_v4_kv_cache_dtype"),

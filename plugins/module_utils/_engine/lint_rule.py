@@ -16,6 +16,10 @@ REFUSE = "refuse"
 WARN = "warn"
 # Names of models whose layers mix full attention with gated delta nets (linear attention with a state per request).
 _HYBRID = re.compile(r"qwen[-_. ]?3[-_. ]?(5|6|next)|qwen3-next", re.IGNORECASE)
+# Models with DeepSeek's sparse attention, and DeepSeek-V4, whose attention is of its own kind.
+_GLM5 = re.compile(r"glm[-_. ]?5(?!\d)", re.IGNORECASE)
+_DEEPSEEK_V32 = re.compile(r"deepseek[-_. ]?v3[-_.]2(?!\d)", re.IGNORECASE)
+_DEEPSEEK_V4 = re.compile(r"deepseek[-_. ]?v4(?!\d)", re.IGNORECASE)
 
 
 class Finding(t.NamedTuple):
@@ -56,6 +60,10 @@ class Facts:
                 return args[name]
         return None
 
+    def matching(self, pattern: str) -> list[tuple[str, t.Any]]:
+        """Name and value of the arguments whose whole name fits a pattern; names are those of the option table."""
+        return [(name, value) for name, value in self.instance["args"].items() if re.fullmatch(pattern, name)]
+
     def name_of(self, field: str) -> str:
         """The name under which this version takes an argument, for messages."""
         known = options_for(self.version)
@@ -84,8 +92,26 @@ class Facts:
     @property
     def hybrid(self) -> bool:
         """Whether the model has linear-attention states (Qwen3.5, Qwen3-Next), by the name of its path or profile."""
+        return self._called(_HYBRID)
+
+    @property
+    def glm5(self) -> bool:
+        """Whether the model is a GLM-5, by the same names."""
+        return self._called(_GLM5)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the model has DeepSeek's sparse attention (GLM-5, DeepSeek-V3.2), by the same names."""
+        return self.glm5 or self._called(_DEEPSEEK_V32)
+
+    @property
+    def deepseek_v4(self) -> bool:
+        """Whether the model is a DeepSeek-V4, by the same names."""
+        return self._called(_DEEPSEEK_V4)
+
+    def _called(self, pattern: re.Pattern[str]) -> bool:
         return any(
-            _HYBRID.search(str(self.instance[key] or "")) for key in ("model_path", "profile", "served_model_name")
+            pattern.search(str(self.instance[key] or "")) for key in ("model_path", "profile", "served_model_name")
         )
 
     def on(self, name: str) -> bool:

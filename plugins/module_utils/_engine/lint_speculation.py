@@ -12,6 +12,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._engine.lint_rule
     Finding,
     Rule,
 )
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.options import options_for
 
 _CHUNK = 64  # FLA_CHUNK_SIZE, layers/attention/fla/chunk_delta_h.py
 _EAGLE = ("EAGLE", "EAGLE3", "NEXTN")
@@ -155,6 +156,19 @@ def _draft_model(facts: Facts) -> Finding | None:
     )
 
 
+def _draft_attention(facts: Facts) -> Finding | None:
+    field = "speculative_draft_attention_backend"
+    given, choices = facts.get(field), options_for(facts.version)["attention_backend"].choices
+    if given is None or given in choices:
+        return None
+    return Finding(
+        f"args.{field}",
+        f"is {given!r}: the parser takes any word here, and the engine then finds no such backend",
+        "one of " + ", ".join(map(str, choices)),
+        f"write {field}: triton, or leave it out",
+    )
+
+
 def _many_steps(facts: Facts) -> Finding | None:
     if not _algorithm(facts) or facts.number("speculative_num_steps", 0) <= 4:
         return None
@@ -269,6 +283,14 @@ RULES: tuple[Rule, ...] = (
         _topk,
     ),
     Rule("speculation_draft_model", REFUSE, "", "fails while loading", "speculative_hook.py of 0.5.23", _draft_model),
+    Rule(
+        "speculation_draft_attention",
+        REFUSE,
+        "",
+        "ValueError: EAGLE is not supported in decode attention backend",
+        "DraftBackendFactory in speculative/draft_utils.py",
+        _draft_attention,
+    ),
     Rule(
         "speculation_steps",
         WARN,

@@ -27,7 +27,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._engine.option_ta
     table_versions,
     versions_with,
 )
-from ansible_collections.blackwell.sglang.plugins.module_utils._engine.renames import note_on, renamed
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.renames import fork_only, note_on, renamed
 
 __all__ = [
     "Option",
@@ -170,7 +170,7 @@ def _unknown(key: str, version: str | None) -> Trouble:
         what,
         "a field name of this version",
         fix,
-        "fork_only" if note == note_on("enable_pcie_oneshot_allreduce") and note else "unknown_argument",
+        "fork_only" if fork_only(note) else "unknown_argument",
     )
 
 
@@ -227,17 +227,18 @@ def _scalar(option: Option, key: str, value: t.Any, version: str | None) -> tupl
             f"write {key}: {_example(option)}",
             "argument_type",
         )
-    if option.choices and read not in option.choices:
-        note = note_on(option.field, read)
+    note = note_on(option.field, read)
+    # An option without choices takes any word at first; what only a fork knows fails later there.
+    if (read not in option.choices) if option.choices else fork_only(note):
         close = difflib.get_close_matches(str(read), [str(entry) for entry in option.choices], n=2, cutoff=0.6)
-        fix = f"write {' or '.join(close)}" if close else "write one of them"
+        fix = f"write {' or '.join(close)}" if close else "write one of them" if option.choices else f"remove {key}"
         return None, Trouble(
             key,
             f"is {read!r}, which sglang {version or nearest_table(version)[0]} does not take"
             + (f": {note}" if note else ""),
-            "one of " + ", ".join(str(entry) for entry in option.choices),
+            "one of " + ", ".join(map(str, option.choices)) if option.choices else "what this version has",
             fix,
-            "fork_only" if "fork" in note else "argument_choice",
+            "fork_only" if fork_only(note) else "argument_choice",
         )
     return read, None
 

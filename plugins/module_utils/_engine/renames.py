@@ -8,6 +8,7 @@ Which version knows which name stands in options.json alone; here stands only wh
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 
@@ -20,9 +21,9 @@ class Rename(t.NamedTuple):
 
 
 class Note(t.NamedTuple):
-    """What to say of an argument, or of one value of it, that a version does not know."""
+    """What to say of an argument, or of one value of it, that a version does not know; the first row that fits."""
 
-    field: str
+    field: str  # a regular expression that the whole name matches
     value: str  # empty: whatever the value
     text: str
     source: str
@@ -58,9 +59,16 @@ _FORK_TEXT = "it exists only in a community fork of SGLang, in no published rele
 
 NOTES: tuple[Note, ...] = (
     Note("enable_pcie_oneshot_allreduce", "", f"{_FORK_TEXT}; remove it, the engine's own all-reduce is used", _FORK),
-    Note("moe_runner_backend", "b12x", f"{_FORK_TEXT}; flashinfer_cutlass is the one that works on SM120", _FORK),
-    Note("fp4_gemm_runner_backend", "b12x", f"{_FORK_TEXT}; flashinfer_cudnn is the one that works on SM120", _FORK),
-    Note("attention_backend", "b12x", f"{_FORK_TEXT}; triton is the one that works on SM120", _FORK),
+    Note(r".*moe_runner_backend", "b12x", f"{_FORK_TEXT}; flashinfer_cutlass is the one that works on SM120", _FORK),
+    Note(r"fp4_gemm.*", "b12x", f"{_FORK_TEXT}; flashinfer_cudnn is the one that works on SM120", _FORK),
+    Note(r"(?!mm_).*attention_backend", "b12x", f"{_FORK_TEXT}; triton is the one that works on SM120", _FORK),
+    Note(r".*(gemm|attn|attention|[nd]sa).*_backend", "b12x", f"{_FORK_TEXT}; leave the choice to the engine", _FORK),
+    Note(
+        r"[nd]sa_(prefill|decode)_backend",
+        "flashinfer",
+        f"{_FORK_TEXT}; from 0.5.17 on flashinfer_sparse_mla does it, for GLM with an FP8 KV cache",
+        "local-inference-lab/rtx6kpro, models/; choices of each version",
+    ),
     Note(
         "enable_nan_detection",
         "",
@@ -90,7 +98,9 @@ def renamed(field: str) -> list[Rename]:
 
 def note_on(field: str, value: t.Any = "") -> str:
     """What is known about an argument or one of its values that a version does not take; empty if nothing is."""
-    for row in NOTES:
-        if row.field == field and row.value == str(value):
-            return row.text
-    return ""
+    return next((row.text for row in NOTES if row.value == str(value) and re.fullmatch(row.field, field)), "")
+
+
+def fork_only(note: str) -> bool:
+    """Whether a note says that no published release has the argument or the value."""
+    return note.startswith(_FORK_TEXT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pathlib
+import re
 import subprocess
 import sys
 import typing as t
@@ -28,6 +29,12 @@ NEXTN = {
     "speculative_num_draft_tokens": 4,
 }
 V2 = {"SGLANG_ENABLE_SPEC_V2": "1"}
+GLM = {"model_path": "/models/GLM-5-NVFP4"}
+V32 = {"model_path": "/models/DeepSeek-V3.2-NVFP4"}
+V4 = {"model_path": "/models/DeepSeek-V4-Flash-NVFP4"}
+# The attention of these models is not chosen by attention_backend.
+OWN: dict[str, t.Any] = {"attention_backend": None}
+TILELANG = {"dsa_prefill_backend": "tilelang", "dsa_decode_backend": "tilelang"}
 
 
 def run(version: str, args: dict[str, t.Any], **keys: t.Any) -> dict[str, t.Any]:
@@ -62,6 +69,38 @@ REFUSED: list[tuple[str, dict[str, t.Any], dict[str, t.Any], set[str]]] = [
     ("0.5.12.post1", {"dtype": "half"}, {}, {"dtype_half_fp4"}),
     ("0.5.12.post1", {"ep_size": 8}, {}, {"expert_parallel_sm120"}),
     ("0.5.12.post1", {"moe_a2a_backend": "deepep"}, {}, {"expert_parallel_sm120"}),
+    ("0.5.12.post1", {"speculative_moe_a2a_backend": "deepep"}, {}, {"expert_parallel_sm120"}),
+    ("0.5.12.post1", {"elastic_ep_backend": "mooncake"}, {}, {"expert_parallel_sm120"}),
+    ("0.5.12.post1", {"enable_eplb": True}, {}, {"expert_parallel_sm120"}),
+    ("0.5.9", {"enable_nsa_prefill_context_parallel": True}, {}, {"expert_parallel_sm120"}),
+    ("0.5.9", {"nsa_decode_backend": "trtllm"}, {}, {"sparse_attention_sm120"}),
+    ("0.5.12.post1", {"nsa_prefill_backend": "flashmla_sparse"}, {}, {"sparse_attention_sm120"}),
+    ("0.5.23", {"nsa_prefill_backend": "fa3"}, {}, {"sparse_attention_sm120"}),
+    ("0.5.23", {"dsa_decode_backend": "triton"}, {}, {"sparse_attention_sm120"}),
+    ("0.5.23", {"dsa_paged_mqa_logits_backend": "cutedsl"}, {}, {"sparse_indexer_sm120"}),
+    ("0.5.21", {"dsv4_attn_backend": "trtllm"}, {}, {"dsv4_attention_sm120"}),
+    ("0.5.9", {"mm_attention_backend": "fa3"}, {}, {"vision_attention_sm120"}),
+    ("0.5.23", {**NEXTN, "speculative_draft_attention_backend": "fa3"}, {}, {"attention_backend_sm120"}),
+    ("0.5.12.post1", {"prefill_attention_backend": "trtllm_mha"}, {}, {"attention_trtllm_mha"}),
+    ("0.5.23", {**NEXTN, "speculative_draft_attention_backend": "tritn"}, {}, {"speculation_draft_attention"}),
+    ("0.5.23", {**NEXTN, "speculative_moe_runner_backend": "flashinfer_trtllm"}, {}, {"moe_backend_sm120"}),
+    # the default of each version, by the type of the KV cache
+    ("0.5.9", {**OWN}, GLM, {"sparse_attention_default"}),
+    ("0.5.9", {**OWN, "kv_cache_dtype": "fp8_e4m3"}, V32, {"sparse_attention_default"}),
+    ("0.5.12.post1", {**OWN}, V32, {"sparse_attention_default"}),
+    ("0.5.23", {**OWN}, GLM, {"sparse_attention_default"}),
+    ("0.5.23", {**OWN, "kv_cache_dtype": "fp8_e4m3"}, V32, {"sparse_attention_default"}),
+    ("0.5.23", {**OWN, "dsa_prefill_backend": "tilelang"}, GLM, {"sparse_attention_default"}),
+    (
+        "0.5.10.post1",
+        {**OWN, "kv_cache_dtype": "fp8_e4m3", "nsa_prefill_backend": "tilelang", "nsa_decode_backend": "tilelang"},
+        V32,
+        {"sparse_attention_default"},
+    ),
+    ("0.5.16", {**OWN, **TILELANG, "kv_cache_dtype": "fp8_e4m3"}, GLM, {"kv_cache_dtype_glm5"}),
+    ("0.5.23", {**OWN, **TILELANG, "kv_cache_dtype": "fp8_e5m2"}, V32, {"kv_cache_dtype_model"}),
+    ("0.5.23", {**OWN}, V4, {"kv_cache_dtype_model"}),
+    ("0.5.12.post1", {**OWN, "kv_cache_dtype": "bfloat16"}, V4, {"kv_cache_dtype_model"}),
     ("0.5.12.post1", {**NEXTN}, {}, {"speculation_needs_extra_buffer"}),
     ("0.5.10.post1", {**NEXTN}, {}, {"speculation_needs_extra_buffer", "speculation_needs_spec_v2"}),
     ("0.5.10.post1", {**NEXTN, "mamba_scheduler_strategy": "extra_buffer"}, {}, {"speculation_needs_spec_v2"}),
@@ -150,6 +189,15 @@ ALLOWED: list[tuple[str, dict[str, t.Any], dict[str, t.Any]]] = [
     ("0.5.23", {**NEXTN}, {}),
     ("0.5.23", {**NEXTN, "speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "/models/d"}, {}),
     ("0.5.16", {"mamba_scheduler_strategy": "no_buffer", "disable_overlap_schedule": True}, {}),
+    ("0.5.12.post1", {"moe_a2a_backend": "none", "enable_eplb": False}, {}),
+    ("0.5.12.post1", {**OWN, "nsa_prefill_backend": "tilelang", "nsa_decode_backend": "tilelang"}, GLM),
+    ("0.5.23", {**OWN, **TILELANG}, V32),
+    ("0.5.17", {**OWN, "kv_cache_dtype": "fp8_e4m3"}, GLM),
+    ("0.5.17", {"attention_backend": "triton"}, {"model_path": "/models/GLM-4.5-NVFP4"}),
+    ("0.5.23", {**OWN, "kv_cache_dtype": "bfloat16"}, V4),
+    ("0.5.12.post1", {**OWN, "kv_cache_dtype": "fp8_e4m3"}, V4),
+    ("0.5.23", {"dsv4_attn_backend": "flashmla", "mm_attention_backend": "triton_attn"}, {}),
+    ("0.5.23", {**NEXTN, "speculative_draft_attention_backend": "flashinfer"}, {}),
     ("0.5.12.post1", {"host": "0.0.0.0"}, {"api_key": "not shown"}),
     ("0.5.12.post1", {"host": "::1"}, {}),
     ("0.5.12.post1", {"host": "localhost"}, {}),
@@ -179,6 +227,7 @@ def test_what_is_right_is_not_refused(version: str, args: dict[str, t.Any], keys
             "kv_cache_dtype_unsaid",
         ),
         ("0.5.23", {"kv_cache_dtype": "nvfp4"}, {}, "kv_cache_dtype_experimental"),
+        ("0.5.17", {**OWN, "kv_cache_dtype": "fp8_e4m3"}, GLM, "kv_cache_dtype_glm5_told"),
         ("0.5.12.post1", {"attention_backend": None}, {}, "attention_backend_unsaid"),
         ("0.5.23", {"moe_runner_backend": "auto"}, {}, "moe_auto_unsaid"),
         ("0.5.12.post1", {"moe_runner_backend": "flashinfer_cutedsl"}, {}, "moe_unproven"),
@@ -210,6 +259,89 @@ def test_every_rule_is_exercised() -> None:
         for index in range(len(mark.args[1]))
     }
     assert {rule.id for rule in lint.RULES} == (fired | told)
+
+
+# Values that SM120 has no kernels for, wherever an option of a version offers them; and where they are right or told.
+NO_KERNELS = {
+    "fa3 fa4 flashmla flashmla_auto flashmla_kv flashmla_sparse trtllm trtllm_mla cutlass_mla",
+    "deep_gemm flashinfer_trtllm flashinfer_trtllm_routed flashinfer_mxfp4 megamoe deepep deepep_v2 mooncake",
+}
+OTHERWISE = {
+    ("dsv4_attn_backend", "flashmla"): "has SM120 kernels",
+    ("dsv4_prefill_backend", "flashmla_sparse"): "is not used on SM120",
+    ("flashinfer_allreduce_fusion_backend", "trtllm"): "has no effect: told",
+}
+STORAGE = re.compile(r"hicache|disaggregation|encoder|remote|mm_global|unified_cache")
+
+
+@pytest.mark.parametrize("version", options.table_versions())
+def test_no_option_of_any_version_lets_a_backend_without_kernels_through(version: str) -> None:
+    words = set(" ".join(NO_KERNELS).split())
+    seen = 0
+    for field, option in options.options_for(version).items():
+        for value in words & set(option.choices) if not STORAGE.match(field) else ():
+            seen += 1
+            problems = run(version, {**NEXTN, "mamba_scheduler_strategy": "extra_buffer", field: value}, env=V2)[
+                "problems"
+            ]
+            refused = [each for each in problems if each["where"].startswith("sglang_instances[0].args.")]
+            assert bool(refused) != ((field, value) in OTHERWISE), (field, value, problems)
+    assert seen > 30
+
+
+@pytest.mark.parametrize("version", options.table_versions())
+def test_a_value_of_a_fork_is_named_as_such_in_every_option_that_could_take_it(version: str) -> None:
+    fields = [
+        name
+        for name in options.options_for(version)
+        if re.search(r"(attention|moe_runner|gemm\w*|[nd]sa_\w+)_backend$", name) and "topk" not in name
+    ]
+    assert {"decode_attention_backend", "speculative_moe_runner_backend"} <= set(fields)
+    for field in fields:
+        problems = run(version, {**NEXTN, field: "b12x"})["problems"]
+        found = [each for each in problems if each["where"].endswith(f".{field}")]
+        assert [each["id"] for each in found] == ["fork_only"], (field, problems)
+        assert "community fork" in found[0]["what"]
+        assert "exception fork_only" in found[0]["fix"]
+    (grammar,) = run(version, {"grammar_backend": "b12x"})["problems"]
+    assert grammar["id"] == "argument_choice"
+    assert "fork" not in grammar["what"]
+
+
+def test_what_a_fork_takes_does_not_count_as_not_given() -> None:
+    lifted = [{"id": "fork_only", "reason": "built from the fork"}]
+    keys = {"extra_args": ["--moe-runner-backend", "b12x", "--attention-backend=b12x"], "exceptions": lifted}
+    bare = {"moe_runner_backend": None, "attention_backend": None}
+    result = run("0.5.12.post1", bare, **keys)
+    assert result["problems"] == []
+    assert "attention_backend_unsaid" not in ids(result, "warnings")
+    assert result["instances"][0]["argv"][-3:] == ["--moe-runner-backend", "b12x", "--attention-backend=b12x"]
+    assert ids(run("0.5.12.post1", bare), "problems") == {"moe_auto"}
+
+
+def test_the_advice_of_a_fork_for_sparse_attention_is_named_as_such() -> None:
+    problems = run("0.5.12.post1", {**OWN, "nsa_decode_backend": "flashinfer"}, **GLM)["problems"]
+    assert {"fork_only", "sparse_attention_default"} == {each["id"] for each in problems}
+
+
+def test_a_fix_for_sparse_attention_is_one_that_the_version_takes() -> None:
+    for version in options.table_versions():
+        for keys in (GLM, V32):
+            (problem,) = run(version, {**OWN}, **keys)["problems"]
+            fix = problem["fix"].partition(",")[0].removeprefix("write ")
+            field, value = fix.split(": ")
+            assert value in options.options_for(version)[field].choices
+            both = {field: value, field.replace("prefill", "decode"): value}
+            assert run(version, {**OWN, **both}, **keys)["problems"] == []
+
+
+def test_what_to_write_for_deepseek_v4_is_what_it_takes() -> None:
+    (problem,) = run("0.5.23", {**OWN, "kv_cache_dtype": "auto"}, **V4)["problems"]
+    assert "write kv_cache_dtype: fp8_e4m3 or bfloat16" in problem["fix"]
+    (problem,) = run("0.5.23", {**OWN, "kv_cache_dtype": "bf16"}, **V4)["problems"]
+    assert "in this spelling" in problem["expected"]
+    (problem,) = run("0.5.12.post1", {**OWN}, **V4)["problems"]
+    assert problem["fix"].startswith("write kv_cache_dtype: fp8_e4m3,")
 
 
 def test_the_refusal_of_auto_says_what_why_and_what_to_write() -> None:
