@@ -14,7 +14,7 @@ import math
 import typing as t
 import uuid
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _service
+from ansible_collections.blackwell.sglang.plugins.module_utils import _gate_size, _service
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate import Check, Context
 from ansible_collections.blackwell.sglang.plugins.module_utils._http import Reply
@@ -25,6 +25,11 @@ LOOP_TOKENS = 8
 LOOP_PERIOD = 4
 # Two log-probabilities this near are a tie that another order of additions may decide otherwise (bf16 keeps 8 bits).
 TIE = 0.15
+# Items of the sample from which the tokens of a word are counted, words of an item, and tokens of a word where the
+# server counts none (a tokenizer that takes digits one by one makes 2.4).
+SAMPLE_ITEMS = 100
+ITEM_WORDS = 5
+UNKNOWN_TOKENS_A_WORD = 3.0
 # matched_stop of an answer that ran out of the vocabulary (schedule_batch.py of 0.5.9 to 0.5.23).
 NAN_STOP = "NaN happened"
 
@@ -84,25 +89,38 @@ def right_same(context: Context) -> Check:
 
 def right_long(context: Context) -> Check:
     """A long prompt: prefill in several chunks, and the attention kernels at another size."""
-    words = min(int(context.settings["long_prompt_words"]), longest_words(context))
-    prompt = " ".join(f"Item {number} weighs {number % 7} kg." for number in range(max(1, words // 5)))
-    answer = generate(context, prompt + " In short, the list says that", context.settings["max_tokens"])
+    # One prompt of some hundred words tells how many tokens this tokenizer makes of a word.
+    counted = generate(context, listing(SAMPLE_ITEMS), 1)["prompt_tokens"]
+    per_word = counted / (SAMPLE_ITEMS * ITEM_WORDS) if counted else UNKNOWN_TOKENS_A_WORD
+    size = _gate_size.long_prompt(context, per_word)
+    prompt = listing(size.number // ITEM_WORDS + 1) + " In short, the list says that"
+    patience = _gate_size.patience(context, size.number * per_word)
+    answer = generate(context, prompt, context.settings["max_tokens"], patience)
     faults = logprob_faults(answer) + text_faults(answer["text"], answer["ids"], context.settings["repetition"])
     seen = f"{answer['prompt_tokens']} tokens in, {len(answer['ids'])} out"
-    return Check("right.long", not faults, "numbers and readable text after a long prompt", seen, faults)
+    reason = f"{size.number} words of {per_word:.1f} tokens: {size.reason}"
+    return Check("right.long", not faults, "numbers and readable text after a long prompt", seen, [*faults, reason])
+
+
+def listing(items: int) -> str:
+    """A prompt of so many items, of :data:`ITEM_WORDS` words and equally many tokens each."""
+    # New words first: an earlier gate of this start would have left the whole list in the prefix cache, and the prefill
+    # is what is asked about. Numbers of five digits, so that every item has as many tokens as those of the sample.
+    lines = " ".join(f"Item {10000 + number} weighs {number % 7} kg." for number in range(items))
+    return f"Note {uuid.uuid4().hex[:12]}. {lines}"
 
 
 def right_burst(context: Context) -> Check:
     """Several requests at once: races between kernels that a single request does not show (flashinfer #2708)."""
-    count = max(2, int(context.settings["concurrency"]))
+    size = _gate_size.burst(context)
 
     def one(number: int) -> list[str]:
         answer = generate(context, f"Request {number}. {context.settings['prompt']}", context.settings["max_tokens"])
         return logprob_faults(answer) + text_faults(answer["text"], answer["ids"], context.settings["repetition"])
 
     faults: list[str] = []
-    with concurrent.futures.ThreadPoolExecutor(max_workers=count) as pool:
-        for number, future in enumerate([pool.submit(one, each) for each in range(count)]):
+    with concurrent.futures.ThreadPoolExecutor(max_workers=size.number) as pool:
+        for number, future in enumerate([pool.submit(one, each) for each in range(size.number)]):
             try:
                 faults += [f"request {number}: {fault}" for fault in future.result()]
             except SglangError as exc:
@@ -111,11 +129,15 @@ def right_burst(context: Context) -> Check:
     if state["active"] != "active" or state["invocation_id"] != context.invocation_id:
         faults.insert(0, f"the unit did not survive the burst: {state['active']} ({state['sub']}, {state['result']})")
     bad = len({fault.split(":", 1)[0] for fault in faults})
-    return Check("right.burst", not faults, f"{count} right answers at once", f"{count - bad} of {count}", faults[:5])
+    seen = f"{size.number - bad} of {size.number}"
+    evidence = [*faults[:5], f"{size.number} requests: {size.reason}"]
+    return Check("right.burst", not faults, f"{size.number} right answers at once", seen, evidence)
 
 
-def generate(context: Context, prompt: str, tokens: int) -> dict[str, t.Any]:
+def generate(context: Context, prompt: str, tokens: int, timeout: float | None = None) -> dict[str, t.Any]:
     """One answer of /generate: ``{text, ids, logprobs, prompt_tokens, cached, stop}``.
+
+    ``timeout`` in seconds; without it ``gate.request_timeout``.
 
     Raises:
         SglangError: no answer, another status than 200, or a body of another shape.
@@ -125,7 +147,8 @@ def generate(context: Context, prompt: str, tokens: int) -> dict[str, t.Any]:
         "sampling_params": {"temperature": 0, "max_new_tokens": int(tokens)},
         "return_logprob": True,
     }
-    reply = context.client.post("/generate", body, timeout=context.settings["request_timeout"])
+    limit = context.settings["request_timeout"] if timeout is None else timeout
+    reply = context.client.post("/generate", body, timeout=limit)
     answer = reply.json[0] if isinstance(reply.json, list) and reply.json else reply.json
     if not reply.ok or not isinstance(answer, dict) or "meta_info" not in answer:
         raise SglangError(
@@ -198,12 +221,6 @@ def agree(one: dict[str, t.Any], two: dict[str, t.Any]) -> tuple[bool, str]:
     if len(one["ids"]) != len(two["ids"]):
         return False, f"one answer has {len(one['ids'])} tokens, the other {len(two['ids'])}"
     return True, f"{len(one['ids'])} equal tokens"
-
-
-def longest_words(context: Context) -> int:
-    """Words of a prompt that surely fit: a third of what a request may hold, since a word is one to two tokens here."""
-    limit = (context.info or {}).get("max_req_input_len")
-    return int(limit) // 3 if isinstance(limit, int) and limit > 0 else 1000
 
 
 def first_choice(reply: Reply) -> dict[str, t.Any] | None:

@@ -11,12 +11,21 @@ import typing as t
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A setting: its default, what it means, and the bounds (both included) of a number."""
+    """A setting: its default, what it means, and the bounds (both included) of a number.
+
+    A default of None leaves the choice to the gate; ``example`` is then what one could write.
+    """
 
     default: t.Any
     meaning: str
     least: float = 0
     most: float = 0
+    example: t.Any = None
+
+    @property
+    def sample(self) -> t.Any:
+        """A value of the right type."""
+        return self.example if self.default is None else self.default
 
 
 SETTINGS: dict[str, Setting] = {
@@ -26,8 +35,9 @@ SETTINGS: dict[str, Setting] = {
     "request_timeout": Setting(120, "seconds for one short completion", 1, 3600),
     "prompt": Setting("The capital of France is", "what is completed"),
     "max_tokens": Setting(16, "length of an answer", 1, 4096),
-    "long_prompt_words": Setting(3000, "length of the long prompt", 5, 1_000_000),
-    "concurrency": Setting(8, "requests of the burst", 2, 4096),
+    # By default sized by the running server: 41,000 tokens, and 64 requests or the declared need (_gate_size).
+    "long_prompt_words": Setting(None, "length of the long prompt", 5, 1_000_000, example=3000),
+    "concurrency": Setting(None, "requests of the burst", 2, 4096, example=64),
     # Above 1 never counts as a loop.
     "repetition": Setting(0.9, "share of one token or character from which an answer counts as a loop", 0.1, 2.0),
     "capacity_tolerance": Setting(0.02, "share by which the capacity may differ from the computed one", 0.0, 1.0),

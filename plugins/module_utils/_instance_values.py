@@ -259,17 +259,17 @@ def gate(gate: Table, where: str, findings: Findings) -> Table:
             continue
         if key == "skip":
             found[key] = _skipped(value, place, findings)
-        elif isinstance(setting.default, str):
-            found[key] = findings.text(value, place, setting.default, setting.default)
+        elif isinstance(setting.sample, str):
+            found[key] = findings.text(value, place, setting.sample, setting.sample)
         else:
-            number = _number(value, isinstance(setting.default, int))
+            number = _number(value, isinstance(setting.sample, int))
             if number is None or not setting.least <= number <= setting.most:
-                kind = "a whole number" if isinstance(setting.default, int) else "a number"
+                kind = "a whole number" if isinstance(setting.sample, int) else "a number"
                 findings.problem(
                     place,
                     f"is {shown(value)}",
                     f"{kind} from {setting.least:g} to {setting.most:g}: {setting.meaning}",
-                    f"write {place}: {setting.default}, or remove it",
+                    f"write {place}: {setting.sample}, or remove it",
                     "type",
                 )
             else:

@@ -218,8 +218,9 @@ def probe(module: AnsibleModule, run: _service.Run, places: _service.Places) -> 
     context = context_of(module, run, places)
     result: dict[str, t.Any] = {"answers": [], "checks": []}
     if options["part"] == "gate":
-        # The burst of the gate is smaller than the one that is asked below.
-        right = [check for check in _gate_right.CHECKS if check is not _gate_right.right_burst]
+        # Burst and long prompt are asked below, with prompts that are the same for every combination.
+        sized = (_gate_right.right_long, _gate_right.right_burst)
+        right = [check for check in _gate_right.CHECKS if check not in sized]
         checks = _gate.run_checks(context, [*_gate_ready.CHECKS, *right, *_gate_ordered.CHECKS])
         result["checks"] = [check.as_dict() for check in checks]
     else:

@@ -6,6 +6,7 @@ import http.server
 import json
 import pathlib
 import threading
+from typing import Any
 
 import gate_kit
 import jsonschema
@@ -70,6 +71,50 @@ def test_a_server_that_answers_200_and_is_wrong_fails(
     if diagnosis:
         assert result["diagnosis"]["id"] == diagnosis
     jsonschema.validate(result, SCHEMA)
+
+
+def check_of(result: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(check for check in result["checks"] if check["id"] == name)
+
+
+# Faults that show only from the sizes of the field reports on; the gate has no settings here.
+SIZED = [
+    ({"fault": "nan_burst", "requests": 64}, "right.burst", "64 requests: races between kernels show from 64"),
+    ({"fault": "nan_long", "tokens": 40000}, "right.long", "faults show from 40000 tokens on"),
+]
+
+
+@pytest.mark.parametrize(("fault", "check", "reason"), SIZED, ids=[row[1] for row in SIZED])
+def test_without_settings_the_gate_reaches_the_sizes_at_which_faults_show(
+    fault: dict[str, Any], check: str, reason: str, serve: Serve, model: pathlib.Path
+) -> None:
+    result = serve(**fault).gate(model)
+    assert failed(result) == [check], result["checks"]
+    assert reason in check_of(result, check)["evidence"][-1]
+
+
+def test_a_server_of_short_requests_is_asked_with_a_prompt_that_fits(serve: Serve, model: pathlib.Path) -> None:
+    result = serve("--context-length", "6000", "--max-running-requests", "20").gate(model)
+    assert result["passed"], result["checks"]
+    long, burst = check_of(result, "right.long"), check_of(result, "right.burst")
+    assert 5000 < int(long["seen"].split()[0]) < 6000
+    assert "a request holds 5994 tokens" in long["evidence"][-1]
+    assert burst["seen"] == "20 of 20"
+    assert "the server runs 20 at once" in burst["evidence"][-1]
+
+
+def test_the_cheap_part_sends_neither_burst_nor_long_prompt(serve: Serve, model: pathlib.Path) -> None:
+    host = serve(faults=[{"fault": "nan_burst", "requests": 2}, {"fault": "nan_long", "tokens": 100}])
+    host.engine.wait()
+    assert host.gate(model, quick=True)["passed"]
+
+
+def test_a_second_gate_of_the_same_start_computes_the_long_prompt_anew(serve: Serve, model: pathlib.Path) -> None:
+    host = serve()
+    for _time in range(2):
+        assert host.gate(model)["passed"]
+    computed = [int(words.split(",")[0]) for words in host.engine.text().split("#new-token: ")[1:]]
+    assert sum(tokens > 40_000 for tokens in computed) == 2
 
 
 @pytest.mark.parametrize("fault", ["crash_loading", "no_memory"])
