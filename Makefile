@@ -14,6 +14,9 @@ unexport PYTHONDONTWRITEBYTECODE
 SCENARIOS := default nightly_stack sgl_kernel sglang_service
 SCENARIOS_FULL := $(sort $(notdir $(patsubst %/molecule.yml,%,$(wildcard molecule/*/molecule.yml))))
 
+# Published engines, by the lock requirements/engines.txt.
+ENGINES := $(CURDIR)/.cache/engines
+
 # Scenarios wait for hosts much of the time, so two parts share two cores well. A failed part lets the others finish.
 JOBS := 2
 SIDE_BY_SIDE = STEP_LOGS=1 $(MAKE) --no-print-directory --keep-going -j$(JOBS)
@@ -61,8 +64,9 @@ unit: setup ## unit tests, but for those that are marked slow (starts of many en
 	@tools/step.sh unit $(VENV)/pytest -q tests/unit -m "not slow"
 
 .PHONY: unit-full
-unit-full: setup ## all unit tests
-	@tools/step.sh unit-full $(VENV)/pytest -q tests/unit
+unit-full: setup ## all unit tests, and the option table against four published engines (75 MB, fetched once)
+	@tools/step.sh engine-packages $(VENV)/python tools/engine_packages.py $(ENGINES)
+	@SGLANG_PACKAGES=$(ENGINES) tools/step.sh unit-full $(VENV)/pytest -q tests/unit
 
 .PHONY: lab-tests
 lab-tests: setup ## the lab itself: boots, reboots and leaves no trace

@@ -39,13 +39,13 @@ VERSIONS = (
 )
 TABLE = pathlib.Path(__file__).parent.parent / "plugins/module_utils/_engine/options.json"
 # The newest wheels exist per interpreter; any of them holds the same Python files.
-_WHEEL = ["--only-binary=:all:", "--python-version=3.12", "--platform=manylinux_2_34_x86_64", "--platform=any"]
+WHEEL = ["--only-binary=:all:", "--python-version=3.12", "--platform=manylinux_2_34_x86_64", "--platform=any"]
 
 
 def download(version: str, folder: pathlib.Path) -> pathlib.Path:
     """The published wheel of a version, or its source archive where that is what was published."""
     base = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
-    for options in (_WHEEL, ["--no-binary=sglang"]):
+    for options in (WHEEL, ["--no-binary=sglang"]):
         if subprocess.run([*base, *options, f"sglang=={version}"], check=False, capture_output=True).returncode == 0:
             return find_package(version, folder)
     raise SystemExit(f"sglang {version}: pip could not download it")

@@ -105,6 +105,15 @@ def tool() -> types.ModuleType:
         sys.path.remove(str(ROOT / "tools"))
 
 
+@pytest.fixture(scope="module")
+def fetcher(tool: types.ModuleType) -> types.ModuleType:
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        return importlib.import_module("engine_packages")
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+
+
 def package(folder: pathlib.Path, **files: str) -> str:
     path = folder / "sglang-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
@@ -192,13 +201,45 @@ def test_a_saved_help_is_compared_flag_by_flag(tool: types.ModuleType) -> None:
     ]
 
 
-def test_the_shipped_table_is_what_the_packages_give(reader: types.ModuleType, tool: types.ModuleType) -> None:
+# The published packages that `make test-full` fetches; the table is held against the source of each.
+PUBLISHED = ("0.5.9", "0.5.12.post1", "0.5.17", "0.5.23")
+
+
+@pytest.fixture
+def packages() -> pathlib.Path:
+    """The folder of the published packages."""
     folder = os.environ.get("SGLANG_PACKAGES")
     if not folder:
-        pytest.skip("SGLANG_PACKAGES names no folder with the published wheels: the table is not generated anew")
-    per_version, origins = {}, {}
-    for version in tool.VERSIONS:
-        path = tool.find_package(version, pathlib.Path(folder))
-        per_version[version] = reader.read_options(reader.Package(str(path)))
-        origins[version] = f"PyPI {path.name}"
-    assert tool.write_table(tool.build_table(per_version, origins)) == tool.TABLE.read_text(encoding="utf-8")
+        pytest.skip("SGLANG_PACKAGES names no folder with published packages; `make unit-full` fetches and names one")
+    return pathlib.Path(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", PUBLISHED)
+def test_the_shipped_table_is_what_a_published_package_gives(
+    reader: types.ModuleType, tool: types.ModuleType, packages: pathlib.Path, version: str
+) -> None:
+    package = reader.Package(str(tool.find_package(version, packages)))
+    read = reader.read_options(package)
+    assert len(read) > 300
+    table = json.loads(tool.TABLE.read_text(encoding="utf-8"))
+    shipped = {
+        field: {key: value for key, value in row.items() if key != "in" and (key, value) != ("choices", None)}
+        for field, row in tool.rows_of(table, version).items()
+    }
+    assert shipped == read
+
+
+@pytest.mark.slow
+def test_a_package_whose_bytes_are_others_is_not_taken(
+    fetcher: types.ModuleType, packages: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    locked = fetcher.locked()
+    assert set(PUBLISHED) == set(locked)
+    for version, digest in locked.items():
+        assert fetcher.there(version, digest, packages)
+    (path,) = packages.glob("sglang-0.5.9-*.whl")
+    (tmp_path / path.name).write_bytes(path.read_bytes()[:-1])
+    assert not fetcher.there("0.5.9", locked["0.5.9"], tmp_path)
+    with pytest.raises(SystemExit, match=r"(?s)sglang 0\.5\.9 .*could not be fetched:.*DO NOT MATCH THE HASHES"):
+        fetcher.fetch("0.5.9", "0" * 64, tmp_path)
