@@ -18,6 +18,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import _procs, _s
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.phases import phase
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate import Check, Context
+from ansible_collections.blackwell.sglang.plugins.module_utils._gate_limit import Limit
 
 # Seconds between two looks: quick at first, since a small model is up at once, then easy on the host.
 FIRST_PAUSE_S = 0.25
@@ -147,11 +148,14 @@ def _doing(context: Context, words: str) -> tuple[str, str]:
     return f"{words}; {now.words}", now.line
 
 
-def failed_check(waited: Wait, seconds: float, limit: float) -> Check:
-    """The check of a wait that ended badly."""
+def failed_check(waited: Wait, seconds: float, limit: Limit | None) -> Check:
+    """The check of a wait that ended badly; ``limit`` is None for a look that does not wait."""
     check = Check("ready.started", False, "200 from a process of the unit", waited.words, waited.evidence, seconds)
     if waited.state == "waiting":
-        check.seen = f"not ready after {limit:g} s: {waited.words}"
+        after = f"after {limit.seconds:g} s" if limit else "yet"
+        check.seen = f"not ready {after}: {waited.words}"
+        if limit:
+            check.evidence.append(f"the limit is {limit.setting}, {limit.reason}: raise it if the log moves on")
         check.evidence.append(f"last log line read: {waited.line}" if waited.line else "the log says nothing yet")
     return check
 

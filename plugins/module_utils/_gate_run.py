@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.blackwell.sglang.plugins.module_utils import (
     _diagnose,
     _gate,
+    _gate_limit,
     _gate_ordered,
     _gate_ready,
     _gate_right,
@@ -69,17 +70,17 @@ def run_gate(
     ``diagnosis``.
     """
     begun = time.monotonic()
-    limit = float(context.settings["ready_timeout"])
-    wait = _gate_ready.wait(context, 0.0 if quick else limit - waited, invocation_id, slice_seconds)
+    limit = None if quick else _gate_limit.of(context)
+    wait = _gate_ready.wait(context, limit.seconds - waited if limit else 0.0, invocation_id, slice_seconds)
     seconds = time.monotonic() - begun
     context.invocation_id = wait.invocation_id
-    if wait.state == "waiting" and slice_seconds > 0 and waited + seconds < limit and not quick:
+    if wait.state == "waiting" and slice_seconds > 0 and limit and waited + seconds < limit.seconds:
         return {
             "passed": False,
             "checks": [],
             "proof": {},
             "waiting": True,
-            "words": wait.words,
+            "words": f"{wait.words} ({limit.words})",
             "invocation_id": wait.invocation_id,
             "diagnosis": None,
         }

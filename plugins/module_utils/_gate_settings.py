@@ -31,6 +31,8 @@ class Setting:
 SETTINGS: dict[str, Setting] = {
     # A cold JIT cache and 233 GB of weights took field reporters 15 minutes.
     "ready_timeout": Setting(1800, "seconds until the server must answer", 1, 86400),
+    # By default 900, or half of ready_timeout if that is more (_gate_limit).
+    "ready_timeout_warm": Setting(None, "the same where the JIT caches are warm", 1, 86400, example=900),
     # The first completion may still compile a kernel.
     "request_timeout": Setting(120, "seconds for one short completion", 1, 3600),
     "prompt": Setting("The capital of France is", "what is completed"),

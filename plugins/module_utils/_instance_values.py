@@ -274,6 +274,15 @@ def gate(gate: Table, where: str, findings: Findings) -> Table:
                 )
             else:
                 found[key] = number
+    longest = found.get("ready_timeout", SETTINGS["ready_timeout"].default)
+    if found.get("ready_timeout_warm", 0) > longest:
+        findings.problem(
+            f"{where}.ready_timeout_warm",
+            f"is {found.pop('ready_timeout_warm')}, longer than ready_timeout",
+            f"at most {longest}: a start with warm JIT caches takes no longer than one that has to fill them",
+            f"raise {where}.ready_timeout too, or remove {where}.ready_timeout_warm",
+            "gate_limits",
+        )
     return found
 
 

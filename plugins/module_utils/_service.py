@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import pathlib
 import tempfile
+import time
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _procs
@@ -23,13 +25,14 @@ CONFIG_ROOT = "/etc/sglang"
 UNIT_ROOT = "/etc/systemd/system"
 # What systemd reads beside it and a boot does not keep.
 RUNTIME_ROOT = "/run/systemd/system"
+CACHE_ROOT = "/var/cache/sglang"
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 # How many good entries are kept: what serves, what served before, and one more to step back from a bad week.
 GOOD_KEPT = 3
 # Properties of a unit that the probe reads in one call of systemctl.
 _PROPERTIES = (
     "Id,LoadState,ActiveState,SubState,Result,UnitFileState,InvocationID,MainPID,NRestarts,NeedDaemonReload,"
-    "ActiveEnterTimestamp,ExecMainStatus,FragmentPath,DropInPaths"
+    "ActiveEnterTimestamp,InactiveExitTimestampMonotonic,ExecMainStatus,FragmentPath,DropInPaths"
 )
 
 
@@ -43,6 +46,7 @@ class Places:
     config_root: str = CONFIG_ROOT
     unit_root: str = UNIT_ROOT
     runtime_root: str = RUNTIME_ROOT
+    cache_root: str = CACHE_ROOT
 
     @property
     def unit(self) -> str:
@@ -83,6 +87,10 @@ class Places:
     def pending(self) -> pathlib.Path:
         """Present from the first change of a deployment until its gate has spoken."""
         return pathlib.Path(self.state_root, self.name, "pending.json")
+
+    def cache(self, release_id: str) -> pathlib.Path:
+        """Folder of the JIT caches of this instance and a release."""
+        return pathlib.Path(self.cache_root, self.name, release_id)
 
     def release(self, release_id: str) -> pathlib.Path:
         """Folder of a release."""
@@ -193,6 +201,8 @@ def releases(root: str) -> list[dict[str, t.Any]]:
 def unit_states(run: Run, units: list[str]) -> dict[str, dict[str, t.Any]]:
     """State of several units from one call: load, active, sub, result, enabled, invocation_id, main_pid and more.
 
+    ``begun`` is when this start began, in seconds since 1970; 0 where systemd does not know.
+
     A host without systemd (a container image in check mode) gives every unit as not found.
     """
     empty: dict[str, t.Any] = {
@@ -206,6 +216,7 @@ def unit_states(run: Run, units: list[str]) -> dict[str, dict[str, t.Any]]:
         "restarts": 0,
         "needs_reload": False,
         "since": "",
+        "begun": 0.0,
         "exit_status": 0,
         "fragment": "",
         "drop_ins": [],
@@ -231,11 +242,18 @@ def unit_states(run: Run, units: list[str]) -> dict[str, dict[str, t.Any]]:
             "restarts": int(shown.get("NRestarts") or 0),
             "needs_reload": shown.get("NeedDaemonReload") == "yes",
             "since": shown.get("ActiveEnterTimestamp", ""),
+            "begun": _wall(int(shown.get("InactiveExitTimestampMonotonic") or 0)),
             "exit_status": int(shown.get("ExecMainStatus") or 0),
             "fragment": shown.get("FragmentPath", ""),
             "drop_ins": shown.get("DropInPaths", "").split(),
         }
     return found
+
+
+def _wall(microseconds: int) -> float:
+    """A moment of the kernel's monotonic clock as seconds since 1970; 0 for 0. Free of time zones and languages."""
+    passed = time.clock_gettime(time.CLOCK_MONOTONIC) - microseconds / 1e6
+    return math.floor((time.time() - passed) * 10) / 10 if microseconds else 0.0
 
 
 def good_entries(places: Places) -> list[dict[str, t.Any]]:

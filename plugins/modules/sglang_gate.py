@@ -52,7 +52,11 @@ options:
     type: bool
     default: false
   ready_timeout:
-    description: Seconds to wait for the server; without it, C(gate.ready_timeout) of the instance, else 1800.
+    description:
+      - Seconds to wait for the server, whatever its caches are.
+      - Without it, C(gate.ready_timeout) of the instance (1800) for a cold start. A warm one, whose release was proved
+        before with these arguments and has its JIT caches, has C(gate.ready_timeout_warm) (900, or half of
+        C(gate.ready_timeout) if that is more).
     type: float
   root:
     description: Folder of releases and instances.
@@ -127,7 +131,7 @@ words:
   description: What the server did when it was looked at last.
   returned: always
   type: str
-  sample: "503: loaded, not yet warmed up; capturing CUDA graph 3 of 4"
+  sample: "port closed; loading shard 3 of 46 (limit 900 s: warm start, the JIT caches of r1 are there)"
 invocation_id:
   description: The start that was looked at.
   returned: always
@@ -136,7 +140,7 @@ invocation_id:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.blackwell.sglang.plugins.module_utils import _gate_run, _http, _service
+from ansible_collections.blackwell.sglang.plugins.module_utils import _gate_limit, _gate_run, _http, _service
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 
@@ -176,7 +180,7 @@ def main() -> None:
             _service.runner(module), params["instance"], places, _gate_run.read_api_key(places)
         )
         if params["ready_timeout"] is not None:
-            context.settings["ready_timeout"] = params["ready_timeout"]
+            context.settings.update(_gate_limit.given(params["ready_timeout"]))
         result = _gate_run.run_gate(
             context,
             quick=params["quick"] or module.check_mode,

@@ -426,15 +426,27 @@ COMPUTE: tuple[Signature, ...] = (
     ),
     Signature(
         id="gate_not_ready",
-        pattern=r"gate: ready\.started: (?P<seen>not ready after .*)",
+        pattern=r"gate: ready\.started: (?P<seen>not ready after .*?); the limit is (?P<limit>gate\.\w+)",
         what="The server did not become ready: {seen}",
         why=(
             "It is slower than the limit (a cold JIT cache, a slow disk), or it hangs: a collective between the ranks"
             " that never ends shows as GPUs at full load with flat memory."
         ),
-        fix="Raise gate.ready_timeout if the log moves on; if it stands still, try env.NCCL_P2P_DISABLE: '1'.",
+        fix="Raise {limit} if the log moves on; if it stands still, try env.NCCL_P2P_DISABLE: '1'.",
         source="field reports B070, B071 and B116",
-        example="gate: ready.started: not ready after 1800 s: port closed; loading shard 3 of 120",
+        example=(
+            "gate: ready.started: not ready after 900 s: port closed; loading shard 3 of 120; the limit is"
+            " gate.ready_timeout_warm, warm start, the JIT caches of r1 are there: raise it if the log moves on"
+        ),
+    ),
+    Signature(
+        id="gate_starting",
+        pattern=r"gate: ready\.started: (?P<seen>not ready yet: [^;]*(?:; [^;]*)?)",
+        what="The server is still starting: {seen}",
+        why="This look did not wait for it.",
+        fix="Wait for it; site.yml waits, and shows what it does.",
+        source="design, the gate",
+        example="gate: ready.started: not ready yet: port closed; loading shard 3 of 120; last log line read: Loading",
     ),
     Signature(
         id="gate_died",

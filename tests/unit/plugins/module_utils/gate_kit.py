@@ -35,6 +35,7 @@ class Host:
             state_root=str(folder / "state"),
             config_root=str(folder / "etc"),
             unit_root=str(folder / "units"),
+            cache_root=str(folder / "cache"),
         )
         # No unit in a unit test: membership of the session that the engine was started in stands for the cgroup.
         monkeypatch.setattr(_procs, "unit_of", self._unit_of)
