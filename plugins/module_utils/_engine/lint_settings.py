@@ -151,6 +151,27 @@ def _longer_context(facts: Facts) -> Finding | None:
     )
 
 
+def _need_over_arguments(facts: Facts) -> Finding | None:
+    """What must fit, against what the arguments allow at most."""
+    need = facts.instance["need"] or {}
+    context, concurrent = need.get("context"), need.get("concurrent")
+    both = f"{context} tokens, {concurrent or 1} at once" if context else ""
+    for key, needed, said, field in (
+        ("context", context, f"is {context}", "context_length"),
+        ("concurrent", concurrent, f"is {concurrent}", "max_running_requests"),
+        ("context", context and context * (concurrent or 1), f"is {both}", "max_total_tokens"),
+    ):
+        limit = facts.number(field, 0)
+        if needed and 0 < limit < needed:
+            return Finding(
+                f"need.{key}",
+                f"{said}, more than {field} {limit} of the same instance allows",
+                f"{field} of at least {needed}, or less need",
+                f"write args: {{{field}: {needed}}}, or remove {field}, or lower need.{key}",
+            )
+    return None
+
+
 def _chunk_page(facts: Facts) -> Finding | None:
     chunk, page = facts.number("chunked_prefill_size", 0), facts.number("page_size", 1)
     if chunk <= 0 or page <= 0 or chunk % page == 0:
@@ -262,6 +283,14 @@ RULES: tuple[Rule, ...] = (
         "quality falls beyond the trained context",
         "model_config.py, context length check",
         _longer_context,
+    ),
+    Rule(
+        "need_over_arguments",
+        REFUSE,
+        "",
+        "starts, and the gate refuses what could never fit",
+        "check roomy.need of the gate",
+        _need_over_arguments,
     ),
     Rule("chunk_page", REFUSE, "", "assertion at start", "check_server_args in server_args.py", _chunk_page),
     Rule("served_name_colon", REFUSE, "", "assertion at start", "server_args.py of 0.5.9, line 5156", _colon),

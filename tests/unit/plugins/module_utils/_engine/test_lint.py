@@ -159,6 +159,9 @@ REFUSED: list[tuple[str, dict[str, t.Any], dict[str, t.Any], set[str]]] = [
     ("0.5.12.post1", {}, {"env": {"FLASHINFER_CUDA_ARCH_LIST": "9.0a 12.0+PTX"}}, {"plain_arch_list"}),
     ("0.5.12.post1", {}, {"env": {"CMAKE_CUDA_ARCHITECTURES": "90a;120"}}, {"plain_arch_list"}),
     ("0.5.12.post1", {}, {"env": {"SGLANG_ENABLE_JIT_DEEPGEMM": "true"}}, {"deep_gemm_env"}),
+    ("0.5.12.post1", {"context_length": 32768}, {"need": {"context": 65536}}, {"need_over_arguments"}),
+    ("0.5.12.post1", {"max_running_requests": 8}, {"need": {"concurrent": 9}}, {"need_over_arguments"}),
+    ("0.5.23", {"max_total_tokens": 1000}, {"need": {"context": 501, "concurrent": 2}}, {"need_over_arguments"}),
     ("0.5.12.post1", {"chunked_prefill_size": 1000, "page_size": 64}, {}, {"chunk_page"}),
     ("0.5.12.post1", {"served_model_name": "qwen:3.5"}, {}, {"served_name_colon"}),
     ("0.5.12.post1", {"mem_fraction_static": 85}, {}, {"mem_fraction"}),
@@ -203,6 +206,12 @@ ALLOWED: list[tuple[str, dict[str, t.Any], dict[str, t.Any]]] = [
     ("0.5.12.post1", {"host": "localhost"}, {}),
     ("0.5.12.post1", {}, {"env": {"NCCL_P2P_LEVEL": "SYS", "TORCH_CUDA_ARCH_LIST": "12.0a;9.0a"}}),
     ("0.5.12.post1", {}, {"env": {"FLASHINFER_CUDA_ARCH_LIST": "12.0f", "FLASHINFER_DISABLE_VERSION_CHECK": "0"}}),
+    (
+        "0.5.12.post1",
+        {"context_length": 32768, "max_running_requests": 4},
+        {"need": {"context": 32768, "concurrent": 4}},
+    ),
+    ("0.5.12.post1", {"context_length": 32768}, {"need": {"concurrent": 64}}),
     ("0.5.12.post1", {"chunked_prefill_size": -1, "page_size": 64}, {}),
     (
         "0.5.12.post1",
@@ -333,6 +342,16 @@ def test_a_fix_for_sparse_attention_is_one_that_the_version_takes() -> None:
             assert value in options.options_for(version)[field].choices
             both = {field: value, field.replace("prefill", "decode"): value}
             assert run(version, {**OWN, **both}, **keys)["problems"] == []
+
+
+def test_a_need_beyond_the_context_length_says_both_numbers_and_can_be_lifted() -> None:
+    keys: dict[str, t.Any] = {"need": {"context": 65536, "concurrent": 2}}
+    (problem,) = run("0.5.12.post1", {"context_length": 32768}, **keys)["problems"]
+    assert problem["where"] == "sglang_instances[0].need.context"
+    assert "65536" in problem["what"] and "context_length 32768" in problem["what"]
+    assert "write args: {context_length: 65536}" in problem["fix"]
+    keys["exceptions"] = [{"id": "need_over_arguments", "reason": "the proxy cuts requests"}]
+    assert run("0.5.12.post1", {"context_length": 32768}, **keys)["problems"] == []
 
 
 def test_what_to_write_for_deepseek_v4_is_what_it_takes() -> None:
