@@ -12,34 +12,53 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _kv_budget, _kv_log, _service_gpus
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _gate_free,
+    _kv_budget,
+    _kv_log,
+    _service_gpus,
+)
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate import Check, Context
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate_ordered import fetch_info, read_config, read_log
 
-# Share of a GPU's memory that is free for an engine on a card that nobody else uses. Captured: 139.13 of 140.40 GiB
-# (99.1 %) with one rank a card and its CUDA context made; NCCL's buffers may take another two.
-FREE_SHARE = 0.95
 _LIMITS = re.compile(r"max_total_num_tokens=(\d+).*?max_running_requests=(\d+), context_len=(\d+)")
 
 
 def roomy_free(context: Context) -> Check:
-    """When loading began, every GPU had the memory free that it has when nobody uses it."""
+    """The server has its GPUs to itself and had so when it loaded: by its log, by who holds memory, by its capacity."""
     log = read_log(context)
-    seen = _kv_log.facts(log.lines if log else []).load_begin
+    begin = _kv_log.facts(log.lines if log else []).load_begin
     gpus = _service_gpus.read(context.run)
-    wanted = context.instance.get("gpus", "all")
-    totals = [gpu["total_mib"] / 1024 for gpu in gpus["gpus"] if wanted == "all" or gpu["index"] in wanted]
-    if not seen:
-        return Check("roomy.free", None, "free memory at the begin of loading", None, ["the log no longer holds it"])
-    if not totals:
-        reason = gpus["error"] or "nvidia-smi lists no such GPU"
-        return Check("roomy.free", None, "the size of the GPUs", None, [reason])
-    least = min(totals) * FREE_SHARE
-    low = {rank: free for rank, free in seen.items() if free < least}
-    evidence = [f"rank {_name(rank)}: {free:.2f} GiB free of {min(totals):.2f}" for rank, free in sorted(seen.items())]
-    if low:
-        evidence.append("another process held the rest while this server loaded: it serves with too little room")
-    return Check("roomy.free", not low, f"at least {least:.1f} GiB free on each GPU", _least(seen), evidence)
+    cards = _gate_free.of_instance(gpus, context.instance.get("gpus", "all"))
+    findings = [_gate_free.by_log(begin, cards), _gate_free.by_holders(gpus, cards, context.places.unit)]
+    if not begin:  # else roomy_capacity computes with what the log says, and better
+        findings.append(_by_size(context, cards))
+    expected = "its GPUs to itself"
+    if cards:
+        least = min(card["total_mib"] for card in cards) / 1024 * _gate_free.FREE_SHARE
+        expected = f"at least {least:.1f} GiB free on each GPU when loading began, and nobody else on them since"
+    told = sorted((each for each in findings if each.right is not None), key=lambda each: bool(each.right))
+    evidence = [words for each in findings for words in each.evidence]
+    if not told:
+        return Check("roomy.free", None, expected, None, evidence)
+    return Check("roomy.free", told[0].right, expected, told[0].seen, evidence)
+
+
+def _by_size(context: Context, cards: list[dict[str, t.Any]]) -> _gate_free.Finding:
+    """The server's capacity against that of empty GPUs of this size, where the log no longer tells what was free."""
+    info, config = fetch_info(context) or {}, read_config(context)
+    tokens = capacity_of(context, info)["tokens"]
+    states = [state for state in info.get("internal_states") or [] if isinstance(state, dict)]
+    weight = (states[0].get("memory_usage") or {}).get("weight") if states else None
+    if not (cards and config and tokens and weight):
+        return _gate_free.Finding(None, None, ["nor does the server say enough to compute what fits on empty GPUs"])
+    free = min(card["total_mib"] for card in cards) / 1024 * _gate_free.FREE_SHARE
+    computed = _computed(context, info, config, free, free - float(weight))
+    if not computed["tokens"] or computed["approximate"]:
+        return _gate_free.Finding(None, None, ["what fits on empty GPUs is not known for this model"])
+    fits = tokens >= computed["tokens"] * (1 - float(context.settings["capacity_tolerance"]))
+    words = f"{tokens} tokens, while empty GPUs of this size hold at least {computed['tokens']}"
+    return _gate_free.Finding(fits, words, [words])
 
 
 def roomy_capacity(context: Context) -> Check:
@@ -60,19 +79,7 @@ def roomy_capacity(context: Context) -> Check:
     ]
     if missing or config is None or tokens is None:
         return Check("roomy.capacity", None, expected, tokens, [f"not known: {words}" for words in missing])
-    computed = _kv_budget.budget(
-        config,
-        kv_cache_dtype=str(
-            (context.kv or {}).get("effective_dtype") or context.instance.get("kv_cache_dtype") or "auto"
-        ),
-        engine_version=info.get("version"),
-        memory=_kv_budget.Memory(
-            before_load=min(found.load_begin.values()),
-            after_load=min(found.load_end.values()),
-            fraction=info.get("mem_fraction_static"),
-        ),
-        **budget_settings(info),
-    )
+    computed = _computed(context, info, config, min(found.load_begin.values()), min(found.load_end.values()))
     if not computed["tokens"]:
         return Check(
             "roomy.capacity", None, expected, tokens, list(computed["notes"]) or ["the budget gives no number"]
@@ -86,6 +93,20 @@ def roomy_capacity(context: Context) -> Check:
     tolerance = float(context.settings["capacity_tolerance"])
     right = off <= tolerance or (None if computed["approximate"] else False)
     return Check("roomy.capacity", right, f"{computed['tokens']} tokens, {tolerance:.0%} either way", tokens, evidence)
+
+
+def _computed(
+    context: Context, info: dict[str, t.Any], config: dict[str, t.Any], before: float, after: float
+) -> dict[str, t.Any]:
+    """The budget for the server's own settings and so much memory (GiB) free before and after loading."""
+    ordered = (context.kv or {}).get("effective_dtype") or context.instance.get("kv_cache_dtype") or "auto"
+    return _kv_budget.budget(
+        config,
+        kv_cache_dtype=str(ordered),
+        engine_version=info.get("version"),
+        memory=_kv_budget.Memory(before_load=before, after_load=after, fraction=info.get("mem_fraction_static")),
+        **budget_settings(info),
+    )
 
 
 def budget_settings(info: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -152,16 +173,6 @@ def capacity_of(context: Context, info: dict[str, t.Any]) -> dict[str, int | Non
         ),
         "context": _int(info.get("max_req_input_len") or (limits and limits[3])),
     }
-
-
-def _least(seen: dict[str, float]) -> str:
-    rank = min(seen, key=lambda each: seen[each])
-    return f"{seen[rank]:.2f} GiB on {_name(rank)}"
-
-
-def _name(rank: str) -> str:
-    """A rank for people: a server of one rank writes none in its log."""
-    return rank or "TP0"
 
 
 def _int(value: t.Any) -> int | None:

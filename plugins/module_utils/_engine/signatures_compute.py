@@ -470,7 +470,7 @@ COMPUTE: tuple[Signature, ...] = (
     Signature(
         id="gate_crowded",
         pattern=r"gate: roomy\.free: (?P<seen>.*)",
-        what="Another process held GPU memory while this server loaded: {seen}",
+        what="Another process holds GPU memory, or held it while this server loaded: {seen}",
         why="A forgotten server, or another guest on the same GPUs. The engine starts beside it without a word.",
         fix="status names the holders; stop them, then restart.",
         source="capture tp2_bf16_beside_a_forgotten_server",

@@ -11,7 +11,7 @@ from typing import Any
 import gate_kit
 import jsonschema
 import pytest
-from ansible_collections.blackwell.sglang.plugins.module_utils import _gate, _gate_right, _gate_roomy, _service
+from ansible_collections.blackwell.sglang.plugins.module_utils import _gate, _gate_right, _service
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from gate_kit import ROOT, Serve, failed
 
@@ -174,12 +174,6 @@ def test_a_forgotten_server_shows_in_the_memory_at_the_begin(serve: Serve, model
     result = host.gate(model)
     assert "roomy.free" in failed(result), result["checks"]
     assert result["diagnosis"]["id"] == "gate_crowded"
-
-
-def test_a_server_of_one_rank_is_named_in_the_words_about_memory() -> None:
-    # Seen on a real GPU: with --tp-size 1 the engine writes no rank, and the words ended in "GiB on ".
-    assert _gate_roomy._least({"": 139.13}) == "139.13 GiB on TP0"
-    assert _gate_roomy._least({"TP0": 139.13, "TP1": 70.0}) == "70.00 GiB on TP1"
 
 
 def test_the_key_is_used_and_kept_nowhere(serve: Serve, model: pathlib.Path) -> None:
