@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -28,7 +29,7 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         args = dict(self._task.args)
-        quick = bool(args.get("quick")) or self._task.check_mode
+        quick = boolean(args.get("quick", False), strict=False) or self._task.check_mode
         begun = time.monotonic()
         shown, shown_at = "", 0.0
         while True:
