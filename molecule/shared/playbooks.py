@@ -75,12 +75,16 @@ class Playbooks:
         inventory: pathlib.Path | None = None,
         kill_at: str | None = None,
         kill_after: float = 0.0,
+        at: str | None = None,
+        act: t.Callable[[], object] | None = None,
         timeout: float = 600,
     ) -> Run:
         """Run a playbook to its end, or kill it ``kill_after`` seconds after ``kill_at`` showed.
 
         Workers of Ansible are sessions of their own and would outlive the group, so they are killed too: what is left
         is what the death of the controller leaves.
+
+        ``act`` is called when ``at`` shows for the first time, and the run goes on.
 
         ``variables`` become extra variables; a killed run gets SIGKILL, which no handler can soften.
         """
@@ -128,6 +132,9 @@ class Playbooks:
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
                     killed = True
+                if at is not None and act is not None and at in line:
+                    act()
+                    at = None
                 if time.monotonic() - start > timeout:
                     os.killpg(process.pid, signal.SIGKILL)
                     lines.append(f"KILLED: no end after {timeout} s\n")

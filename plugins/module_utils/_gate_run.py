@@ -52,6 +52,7 @@ def run_gate(
     slice_seconds: float = 0.0,
     record: bool = True,
     good: bool = False,
+    deployment: str = "",
     by: str = "run",
 ) -> dict[str, t.Any]:
     """Run the gate once.
@@ -64,12 +65,17 @@ def run_gate(
         slice_seconds: if positive and the server is not ready by then, come back with ``waiting``.
         record: keep proof.json.
         good: if passed, record what is installed as good and end the pending deployment.
+        deployment: the deployment that this gate ends; empty for none.
         by: who asked, for the proof.
 
     Returns the gate's result (docs/contracts/gate.schema.json) with ``waiting``, ``words``, ``invocation_id`` and
     ``diagnosis``.
+
+    Raises:
+        SglangError: the deployment is not at work any more, so whatever runs now is not what shall be judged.
     """
     begun = time.monotonic()
+    _service.require_deployment(context.places, deployment)
     limit = None if quick else _gate_limit.of(context)
     wait = _gate_ready.wait(context, limit.seconds - waited if limit else 0.0, invocation_id, slice_seconds)
     seconds = time.monotonic() - begun
@@ -88,6 +94,7 @@ def run_gate(
         checks = _ask(context, quick)
     else:
         checks = [_gate_ready.failed_check(wait, waited + seconds, limit)]
+    _service.require_deployment(context.places, deployment)  # it may have ended while it was asked
     passed = _gate.verdict(checks)
     proof = _gate.proof_of(context, checks, passed, quick, by)
     if record:

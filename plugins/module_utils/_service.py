@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pathlib
+import secrets
 import tempfile
 import time
 import typing as t
@@ -87,6 +88,11 @@ class Places:
     def pending(self) -> pathlib.Path:
         """Present from the first change of a deployment until its gate has spoken."""
         return pathlib.Path(self.state_root, self.name, "pending.json")
+
+    @property
+    def interrupted(self) -> pathlib.Path:
+        """The mark of the deployment that a boot ended last, with what the boot did."""
+        return pathlib.Path(self.state_root, self.name, "interrupted.json")
 
     def cache(self, release_id: str) -> pathlib.Path:
         """Folder of the JIT caches of this instance and a release."""
@@ -311,12 +317,65 @@ def last_good(places: Places, previous: bool = False) -> dict[str, t.Any] | None
     return next((entry for entry in (entries if previous else entries[:1]) if not same(entry, now)), None)
 
 
-def begin_pending(places: Places, release_id: str, now: str) -> None:
-    """Mark the start of a deployment, durably, before anything is changed."""
+def begin_pending(places: Places, release_id: str, now: str) -> str:
+    """Mark the start of a deployment, durably, before anything is changed; its later steps show what this returns."""
+    deployment = secrets.token_hex(8)
     write_json(
         places.pending,
-        {"release": release_id, "from": linked_release(places), "boot_id": boot_id(), "at": now},
+        {
+            "deployment": deployment,
+            "release": release_id,
+            "from": linked_release(places),
+            "boot_id": boot_id(),
+            "at": now,
+        },
     )
+    return deployment
+
+
+def interruption(places: Places, deployment: str) -> dict[str, str] | None:
+    """What ended a deployment before its time: ``{by, words}``; None while it is the one at work.
+
+    A controller that lives on takes its connection up again once the host is back, and then repeats the step that was
+    cut off (Ansible's ``retries``), but on a host whose boot has put the last good release back. ``by`` is ``boot``
+    then, and ``deployment`` when another run began or ended one.
+
+    Args:
+        places: the instance.
+        deployment: what :func:`begin_pending` returned; empty for a caller that is no deployment.
+    """
+    if not deployment:
+        return None
+    mark = read_json(places.pending) or {}
+    ended = read_json(places.interrupted) or {}
+    if mark.get("deployment") == deployment:
+        if mark.get("boot_id") == boot_id():
+            return None
+        words = f"the host was booted since this deployment of {places.name} began at {mark.get('at')}"
+        return {"by": "boot", "words": words}
+    if mark:
+        words = f"another run began to deploy {places.name} at {mark.get('at')}, while this one was at work"
+        return {"by": "deployment", "words": words}
+    if ended.get("deployment") == deployment:
+        words = (
+            f"the host was booted since this deployment of {places.name} began at {ended.get('at')}, and the boot put "
+            f"back what was good before it ({ended.get('recovered')})"
+        )
+        return {"by": "boot", "words": words}
+    return {"by": "deployment", "words": f"another run ended this deployment of {places.name} while it was at work"}
+
+
+def require_deployment(places: Places, deployment: str) -> None:
+    """Raise SglangError (kind ``interrupted``) unless a deployment is the one at work, in the boot it began in."""
+    found = interruption(places, deployment)
+    if found:
+        raise SglangError(
+            found["words"],
+            where=str(places.pending),
+            expected="the mark that this deployment left",
+            fix="run the playbook again",
+            kind="interrupted",
+        )
 
 
 def end_pending(places: Places) -> None:

@@ -51,6 +51,12 @@ options:
       - Whether a passed gate records release, unit file and environment as good, and ends the pending deployment.
     type: bool
     default: false
+  deployment:
+    description:
+      - The deployment that this gate ends, by RV(blackwell.sglang.sglang_instance_link#module:deployment).
+      - The module fails when the host was booted or another run deployed since.
+    type: str
+    default: ""
   ready_timeout:
     description:
       - Seconds to wait for the server, whatever its caches are.
@@ -151,6 +157,7 @@ def main() -> None:
             "quick": {"type": "bool", "default": False},
             "record": {"type": "bool", "default": True},
             "good": {"type": "bool", "default": False},
+            "deployment": {"type": "str", "default": ""},
             "ready_timeout": {"type": "float"},
             "root": {"type": "path", "default": "/opt/sglang"},
             "invocation_id": {"type": "str", "default": ""},
@@ -189,6 +196,7 @@ def main() -> None:
             slice_seconds=params["slice"],
             record=params["record"] and not module.check_mode,
             good=params["good"] and not module.check_mode,
+            deployment=params["deployment"],
         )
     except SglangError as exc:
         module.fail_json(msg=str(exc), **exc.as_dict())

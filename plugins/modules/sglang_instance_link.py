@@ -17,6 +17,8 @@ description:
   - V(restore) puts the unit file, the environment and the link of an entry of C(good.json) back. Without O(release) it
     is the newest entry, unless that is what is installed.
   - V(end) takes the mark away. Only a passed gate, or the decision to leave the instance stopped, may do that.
+  - A deployment that the host was booted in, or that another run took over, ends with its next step. Ansible repeats a
+    step whose connection was lost, and the host that it comes back to has put the last good release back by then.
 author: "blackwell.sglang contributors (@blackwell-sglang)"
 extends_documentation_fragment:
   - blackwell.sglang.attributes
@@ -40,6 +42,13 @@ options:
   release:
     description: Id of the release; required for V(begin) and V(switch). V(restore) takes its newest good entry.
     type: str
+  deployment:
+    description:
+      - The deployment that the step is part of, as RV(deployment) of V(begin) names it.
+      - The module fails when the host was booted or another run deployed since. Only V(restore) goes on after a boot,
+        sees to it that the files are those of the newest good entry, and says so in RV(interruption).
+    type: str
+    default: ""
   previous:
     description:
       - With V(restore) and without O(release), whether entries behind the newest one may be taken, when the newest is
@@ -71,6 +80,16 @@ previous:
   returned: always
   type: str
   sample: 20261120T071530Z-9c0d11aa
+deployment:
+  description: With V(begin), what the later steps of this deployment show; else what they showed.
+  returned: always
+  type: str
+  sample: 5f0c77a1d2b94e36
+interruption:
+  description: With V(restore), why the deployment had ended before; empty when it had not.
+  returned: always
+  type: str
+  sample: the host was booted since this deployment of qwen began at 2026-11-29T18:04:02Z
 instance:
   description: With V(restore), the resolved instance that the entry was proved for, to gate it by; else empty.
   returned: always
@@ -104,6 +123,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "stage": {"type": "str", "choices": ["begin", "switch", "restore", "end"], "required": True},
             "release": {"type": "str"},
+            "deployment": {"type": "str", "default": ""},
             "previous": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/opt/sglang"},
         },
@@ -113,7 +133,7 @@ def main() -> None:
     places = _service.Places(module.params["name"], root=module.params["root"])
     previous = _service.linked_release(places)
     try:
-        changed, target, restored, instance = _step(module, places, previous)
+        step = _step(module, places, previous)
     except SglangError as exc:
         module.fail_json(msg=str(exc), **exc.as_dict())
     except OSError as exc:
@@ -122,38 +142,41 @@ def main() -> None:
     cleared = trial if module.params["stage"] in ("switch", "restore") else []
     if cleared and not module.check_mode:
         _service_dropins.clear_trial(places)
+    target = step["release"]
     diff = {"before": f"{places.link} -> {previous or 'absent'}\n", "after": f"{places.link} -> {target or 'absent'}\n"}
-    module.exit_json(
-        changed=changed or bool(cleared),
-        release=target,
-        previous=previous,
-        restored=restored,
-        cleared=cleared,
-        instance=instance,
-        diff=diff,
-    )
+    result = {"restored": [], "instance": {}, "interruption": "", "deployment": module.params["deployment"], **step}
+    result["changed"] = step["changed"] or bool(cleared)
+    module.exit_json(previous=previous, cleared=cleared, diff=diff, **result)
 
 
-def _step(
-    module: AnsibleModule, places: _service.Places, previous: str
-) -> tuple[bool, str, list[str], dict[str, t.Any]]:
-    stage, release = module.params["stage"], module.params["release"]
+def _step(module: AnsibleModule, places: _service.Places, previous: str) -> dict[str, t.Any]:
+    stage, release, deployment = (module.params[key] for key in ("stage", "release", "deployment"))
+    if stage == "restore":
+        return _restore(module, places)
     if stage == "begin":
         if not module.check_mode:
             now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-            _service.begin_pending(places, release, now)
-        return True, previous, [], {}
+            deployment = _service.begin_pending(places, release, now)
+        return {"changed": True, "release": previous, "deployment": deployment}
+    _service.require_deployment(places, deployment)
     if stage == "end":
         there = places.pending.exists()
         if not module.check_mode:
             _service.end_pending(places)
-        return there, previous, [], {}
-    if stage == "switch":
-        if not module.check_mode:
-            return _service.switch(places, release), release, [], {}
-        return previous != release, release, [], {}
-    if release:
-        entry = next((each for each in _service.good_entries(places) if each["release"] == release), None)
+        return {"changed": there, "release": previous}
+    changed = previous != release if module.check_mode else _service.switch(places, release)
+    return {"changed": changed, "release": release}
+
+
+def _restore(module: AnsibleModule, places: _service.Places) -> dict[str, t.Any]:
+    release = module.params["release"]
+    ended = _service.interruption(places, module.params["deployment"])
+    if ended and ended["by"] != "boot":
+        _service.require_deployment(places, module.params["deployment"])
+    if ended or release:
+        # After a boot the newest one is there already, unless the step that was repeated wrote a file over it.
+        known = (each for each in _service.good_entries(places) if release in (None, each["release"]))
+        entry = next(known, None)
     else:
         entry = _service.last_good(places, module.params["previous"])
     if entry is None:
@@ -165,7 +188,13 @@ def _step(
             kind="no_good",
         )
     restored = [] if module.check_mode else _service.restore(places, entry)
-    return bool(restored) or module.check_mode, entry["release"], restored, entry.get("instance") or {}
+    return {
+        "changed": bool(restored) or module.check_mode,
+        "release": entry["release"],
+        "restored": restored,
+        "instance": entry.get("instance") or {},
+        "interruption": ended["words"] if ended else "",
+    }
 
 
 if __name__ == "__main__":

@@ -45,6 +45,12 @@ options:
     description: Whether the unit is also taken out of the boot.
     type: bool
     default: false
+  deployment:
+    description:
+      - The deployment that this stop is part of, by RV(blackwell.sglang.sglang_instance_link#module:deployment).
+      - Nothing is stopped when the host was booted or another run deployed since.
+    type: str
+    default: ""
   require_free:
     description: Whether it is a failure when a GPU is not free in the end.
     type: bool
@@ -98,6 +104,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import (
     _service_dropins,
     _service_stop,
 )
+from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 
 _FIXES = {
     "foreign": "stop that process yourself; nothing that is not of the service user is killed here",
@@ -116,6 +123,7 @@ def main() -> None:
             "user": {"type": "str", "default": "sglang"},
             "wait": {"type": "float", "default": 60},
             "disable": {"type": "bool", "default": False},
+            "deployment": {"type": "str", "default": ""},
             "require_free": {"type": "bool", "default": True},
             "idle_mib": {"type": "int", "default": 512},
         },
@@ -123,6 +131,11 @@ def main() -> None:
     )
     params = module.params
     run = _service.runner(module)
+    places = _service.Places(params["name"])
+    try:
+        _service.require_deployment(places, params["deployment"])
+    except SglangError as exc:
+        module.fail_json(msg=str(exc), **exc.as_dict())
     result = _service_stop.stop(
         run,
         f"sglang-{params['name']}.service",
@@ -136,7 +149,6 @@ def main() -> None:
     if result["error"]:
         module.fail_json(msg=result["error"], **result)
     # Whoever starts a unit by hand that was stopped for good means the unit, and no trial.
-    places = _service.Places(params["name"])
     if params["disable"] and any(path.exists() for path in _service_dropins.trial_files(places)):
         result["changed"] = True
         if not module.check_mode:

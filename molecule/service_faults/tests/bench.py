@@ -181,6 +181,11 @@ class Bench:
         known = {each["key"] for each in before["holders"] + after["holders"]}
         return sum(mib for key, mib in after["watched"].items() if key not in known | set(before["watched"])) / 1024
 
+    def proved_again(self, before: str) -> bool:
+        """Whether another start than ``before`` serves and the verifier on the host proved it."""
+        proof = self.proof()
+        return self.serves() == [] and self.show("InvocationID") != before and proof["by"] == "verifier"
+
     def until(self, what: t.Callable[[], bool], seconds: float) -> bool:
         """Whether something became true in time."""
         deadline = time.monotonic() + seconds

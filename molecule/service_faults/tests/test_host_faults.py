@@ -97,17 +97,11 @@ def test_a_checkpoint_with_a_missing_shard(bench: Bench) -> None:
     refused(bench, "missing shard", ["is not whole", shard], model_path=path)
 
 
-def proved_again(bench: Bench, before: str) -> bool:
-    """Whether another start than ``before`` serves and the verifier on the host proved it."""
-    proof = bench.proof()
-    return bool(bench.serves() == [] and bench.show("InvocationID") != before and proof["by"] == "verifier")
-
-
 def test_a_server_that_is_killed(bench: Bench) -> None:
     started = time.monotonic()
     before = bench.show("InvocationID")
     bench.host.check_output(f"kill -9 {bench.show('MainPID')}")
-    again = bench.until(lambda: proved_again(bench, before), 90)
+    again = bench.until(lambda: bench.proved_again(before), 90)
     row = bench.note(
         "kill -9 of the server",
         "systemd starts it again; the verifier proves the new start",
@@ -200,7 +194,7 @@ def test_the_guest_is_booted_again(bench: Bench) -> None:
     started = time.monotonic()
     before = bench.show("InvocationID")
     bench.power("pct reboot 101")
-    again = bench.until(lambda: proved_again(bench, before), 150)
+    again = bench.until(lambda: bench.proved_again(before), 150)
     row = bench.note(
         "reboot of the guest",
         "the service is back, proved by the verifier",
@@ -208,35 +202,4 @@ def test_the_guest_is_booted_again(bench: Bench) -> None:
         started,
     )
     assert again, bench.serves()
-    row.right = True
-
-
-def test_the_power_is_cut_between_switch_and_gate(bench: Bench) -> None:
-    started = time.monotonic()
-    before = bench.show("InvocationID")
-    run = bench.playbooks.run(
-        "site.yml",
-        "--tags",
-        "sglang_service",
-        variables=bench.variables({"fault": "nan"}),
-        # A header shows when its task has ended: from here on the new server starts, and the gate waits for it.
-        kill_at="TASK [blackwell.sglang.sglang_service : Start the unit]",
-        kill_after=1.0,
-    )
-    assert run.killed, run.output
-    marked = bench.host.file("/var/lib/sglang/qwen/pending.json").exists
-    bench.power("pct stop 101; pct start 101")
-    again = bench.until(lambda: proved_again(bench, before), 150)
-    row = bench.note(
-        "power cut between switch and gate",
-        "the next boot serves the last good one, proved",
-        f"mark was there: {marked}; back: {again}; {bench.serves() or 'serves'}",
-        started,
-    )
-    assert marked
-    assert again, bench.host.check_output("journalctl -b -n 400 --no-pager")
-    assert "is back" in bench.host.check_output("journalctl -b --no-pager -u sglang-recover.service")
-    after = bench.serve()
-    assert after.rc == 0, after.output
-    assert after.changed == {}, after.output
     row.right = True

@@ -121,7 +121,7 @@ def recover(roots: dict[str, str]) -> int:
             else:
                 run(["systemctl", "disable", places.unit])
                 print(f"{places.name}: nothing was good yet, so it does not start; run site.yml")
-            _service.write_json(mark.parent / "interrupted.json", {**pending, "recovered": _gate.now()})
+            _service.write_json(places.interrupted, {**pending, "recovered": _gate.now()})
             _service.end_pending(places)
         except (SglangError, OSError) as exc:
             print(f"{places.name}: {exc}", file=sys.stderr)

@@ -11,6 +11,7 @@ import zipfile
 
 import pytest
 from ansible_collections.blackwell.sglang.plugins.module_utils import _service
+from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.plugin_utils import _verifier
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -124,3 +125,34 @@ def test_what_does_not_run_needs_no_proof(archive: pathlib.Path, places: _servic
     done = run(archive, places, "verify", "qwen")
     assert done.returncode == 0
     assert "there is nothing to prove" in done.stdout
+
+
+def ended_by(places: _service.Places, deployment: str) -> str:
+    found = _service.interruption(places, deployment)
+    return found["by"] if found else ""
+
+
+def test_a_deployment_knows_the_boot_that_ended_it(archive: pathlib.Path, places: _service.Places) -> None:
+    deployment = json.loads(places.pending.read_text(encoding="utf-8"))["deployment"]
+    assert ended_by(places, deployment) == ""
+    _service.require_deployment(places, deployment)
+    cut_power(places)
+    assert ended_by(places, deployment) == "boot", "before the recovery looked"
+    run(archive, places, "recover")
+    with pytest.raises(SglangError, match="the boot put back what was good before") as caught:
+        _service.require_deployment(places, deployment)
+    assert caught.value.kind == "interrupted"
+    assert ended_by(places, "") == "", "who deploys nothing has nothing to lose"
+    later = _service.begin_pending(places, "2", "2026-11-29T19:00:00Z")
+    assert ended_by(places, later) == "", "the mark of an earlier boot is no matter of the next deployment"
+    assert ended_by(places, deployment) == "deployment"
+
+
+def test_a_deployment_knows_the_run_that_ended_it(places: _service.Places) -> None:
+    deployment = json.loads(places.pending.read_text(encoding="utf-8"))["deployment"]
+    _service.end_pending(places)
+    assert ended_by(places, deployment) == "deployment"
+    second = _service.begin_pending(places, "2", "2026-11-29T19:00:00Z")
+    assert second != deployment
+    with pytest.raises(SglangError, match=r"another run began to deploy qwen at 2026-11-29T19:00:00Z"):
+        _service.require_deployment(places, deployment)
