@@ -32,7 +32,10 @@ sglang_instances:
 
 The same list under a stack (`sglang_stacks.NAME.exceptions`) counts for all its instances. An engine built from a fork
 knows more than the published table: write such arguments in `extra_args` and except `unknown_argument`, `fork_only` or
-`argument_choice`. This page is written by `tools/rules_page.py`; a test holds it against the rules.
+`argument_choice`. Before a running server is stopped the host is looked at too: `kv_cache_dtype` lifts what the guard
+says of the KV cache, `capacity` a need that cannot fit, `engine_import` an engine that cannot be imported.
+
+This page is written by `tools/rules_page.py`; a test holds it against the rules.
 
 | id | | SGLang | what is seen otherwise | source |
 | --- | --- | --- | --- | --- |

@@ -80,16 +80,22 @@ class Scales:
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """Whether the shards are whole: ``missing`` and ``truncated`` are file names."""
+    """Whether the shards are whole: ``missing`` and ``truncated`` are file names, ``size`` the bytes of whole ones."""
 
     complete: bool
     missing: list[str]
     truncated: list[str]
     checked: int
+    size: int | None = None
 
     def as_dict(self) -> dict[str, t.Any]:
         """For a module's result."""
-        return {"complete": self.complete, "missing": self.missing, "truncated": self.truncated}
+        return {
+            "complete": self.complete,
+            "missing": self.missing,
+            "truncated": self.truncated,
+            "bytes": self.size,
+        }
 
 
 class Shards:
@@ -160,7 +166,7 @@ class Shards:
             SglangError: a header that lies about its length or is no JSON.
         """
         if self._sizes_add_up():
-            return Files(True, [], [], len(self.names))
+            return Files(True, [], [], len(self.names), self.total_size)
         missing, truncated = [], []
         for name in self.names:
             if not (pathlib.Path(self.folder) / name).exists():
@@ -175,7 +181,8 @@ class Shards:
             if header.size < header.expected_size():
                 truncated.append(name)
         complete = bool(self.names) and not missing and not truncated
-        return Files(complete, missing, truncated, len(self.names))
+        size = sum((pathlib.Path(self.folder) / name).stat().st_size for name in self.names) if complete else None
+        return Files(complete, missing, truncated, len(self.names), size)
 
     def _sizes_add_up(self) -> bool:
         """Whether every file ends with its header's last tensor and all data together is what the index states.

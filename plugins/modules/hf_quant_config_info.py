@@ -181,10 +181,10 @@ explanation:
 files:
   description:
     - Whether the shards are whole. C(missing) are files that the index names and that are not there, C(truncated)
-      those that are shorter than their header says.
+      those that are shorter than their header says. C(bytes) is the size of the weights where all are whole, else null.
   returned: with O(verify_files=true)
   type: dict
-  sample: {complete: false, missing: [], truncated: [model-00002-of-00002.safetensors]}
+  sample: {complete: false, missing: [], truncated: [model-00002-of-00002.safetensors], bytes: null}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -15,6 +15,8 @@ description:
   - M(blackwell.sglang.sglang_validate) checks arguments on the controller against tables that ship with the
     collection. This is the second look, at the engine that was really installed, for forks and versions that no table
     knows. The role asks it before a running server is stopped.
+  - Fails where the engine cannot be imported, since no start of it can succeed then. Where only the parser is not where
+    it was (a version that no table knows), it warns, and the tables' check stands alone.
   - An accepted command line is remembered with the release in C(/var/lib/sglang/NAME/arguments.json), since importing
     an engine takes up to 20 seconds.
 author: "blackwell.sglang contributors (@blackwell-sglang)"
@@ -47,6 +49,11 @@ options:
     description: Folder of releases and instances.
     type: path
     default: /opt/sglang
+  exceptions:
+    description: Exceptions of the inventory; V(engine_import) lets an engine pass that cannot be imported.
+    type: list
+    elements: dict
+    default: []
 seealso:
   - module: blackwell.sglang.sglang_validate
   - module: blackwell.sglang.sglang_resolve
@@ -63,7 +70,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 asked:
-  description: Whether the engine's parser could be asked. Where it could not, a warning says why.
+  description: Whether the engine's parser could be asked. Where it could not, a warning or the failure says why.
   returned: always
   type: bool
   sample: true
@@ -72,6 +79,16 @@ accepted:
   returned: always
   type: bool
   sample: false
+importable:
+  description: Whether the engine can be imported; null where that is not known.
+  returned: always
+  type: bool
+  sample: true
+diagnosis:
+  description: Why it cannot be imported, where the catalogue of failures knows, as C(id), C(what), C(why) and C(fix).
+  returned: always
+  type: dict
+  sample: null
 error:
   description: What the parser said, or why it could not be asked.
   returned: always
@@ -95,6 +112,7 @@ def main() -> None:
             "release": {"type": "str", "required": True},
             "argv": {"type": "list", "elements": "str", "required": True},
             "root": {"type": "path", "default": "/opt/sglang"},
+            "exceptions": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
@@ -106,7 +124,13 @@ def main() -> None:
         )
     except OSError as exc:
         module.fail_json(msg=f"{params['name']}: what the engine's parser said cannot be kept: {exc}")
-    if not answer["asked"]:
+    if answer["importable"] is False:
+        words = _engine_parser.unimportable(params["release"], answer)
+        granted = _engine_parser.granted(params["exceptions"])
+        if granted is None:
+            module.fail_json(msg=f"{words} Or grant the exception {_engine_parser.EXCEPTION} with a reason.", **answer)
+        module.warn(f"{words} Excepted: {granted}")
+    elif not answer["asked"]:
         module.warn(
             f"The parser of release {params['release']} could not be asked ({answer['error']}); the arguments of"
             f" {params['name']} were checked by the collection's own table only."

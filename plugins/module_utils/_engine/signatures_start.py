@@ -194,6 +194,15 @@ START: tuple[Signature, ...] = (
         ),
     ),
     Signature(
+        id="shared_library_missing",
+        pattern=r"(?:ImportError|OSError): (?P<library>\S+\.so[.\d]*): cannot open shared object file",
+        what="The shared library {library} is neither in the release nor on the host",
+        why="A package was built for another CUDA (libcudart.so.12 in an environment of cu130), or one is left out.",
+        fix="Let the stack pin the build of that package for its CUDA, or build the kernel from source; then site.yml.",
+        source="engine facts 1.9, sgl_kernel 0.3.21 in an environment of cu130",
+        example="ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+    ),
+    Signature(
         id="flashinfer_parts_differ",
         pattern=(
             r"flashinfer-(?P<part>cubin|jit-cache) version \((?P<one>[^)]*)\) does not match flashinfer"

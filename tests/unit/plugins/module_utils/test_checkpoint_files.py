@@ -94,12 +94,14 @@ def test_whole_missing_and_truncated_shards(tmp_path: pathlib.Path) -> None:
         "complete": True,
         "missing": [],
         "truncated": [],
+        "bytes": sum(path.stat().st_size for path in (tmp_path / "model").glob("*.safetensors")),
     }
     whole = (tmp_path / "model" / "two.safetensors").read_bytes()
     for size in (len(whole) - 1, 40, 5, 0):
         (tmp_path / "model" / "two.safetensors").write_bytes(whole[:size])
         files = _checkpoint.read(folder, verify_files=True).files
         assert files is not None and (files.complete, files.truncated) == (False, ["two.safetensors"])
+        assert files.size is None
     (tmp_path / "model" / "two.safetensors").unlink()
     files = _checkpoint.read(folder, verify_files=True).files
     assert files is not None and (files.complete, files.missing) == (False, ["two.safetensors"])
@@ -120,7 +122,8 @@ def test_a_stated_total_spares_the_offsets_but_hides_no_fault(
     with monkeypatch.context() as context:
         # 120 headers of a 397B checkpoint hold 50 MB of text; a whole checkpoint must not cost reading them.
         context.setattr(_safetensors.Header, "expected_size", lambda _: pytest.fail("the offsets were looked at"))
-        assert _checkpoint.read(folder, verify_files=True).files.complete  # type: ignore[union-attr]
+        files = _checkpoint.read(folder, verify_files=True).files
+        assert files is not None and files.complete and files.size == 12 + 64  # of the tensors, without headers
     whole = two.read_bytes()
     for size in (len(whole) - 1, 40, 5, 0):
         two.write_bytes(whole[:size])

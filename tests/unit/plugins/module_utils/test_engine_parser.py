@@ -36,7 +36,14 @@ def places(tmp_path: pathlib.Path) -> _service.Places:
 def test_what_it_takes_is_asked_once(places: _service.Places) -> None:
     first = _engine_parser.confirm(run, places, "r1", GOOD)
     again = _engine_parser.confirm(run, places, "r1", GOOD)
-    assert first == {"asked": True, "accepted": True, "error": "", "cached": False}
+    assert first == {
+        "asked": True,
+        "accepted": True,
+        "importable": True,
+        "error": "",
+        "cached": False,
+        "diagnosis": None,
+    }
     assert again["accepted"]
     assert again["cached"]
     assert len(calls) == 1
@@ -67,6 +74,7 @@ def test_another_release_is_asked_anew(places: _service.Places) -> None:
     assert not answer["asked"]
     assert answer["accepted"] is None
     assert "r2" in answer["error"]
+    assert answer["importable"] is False
 
 
 def test_check_mode_keeps_nothing(places: _service.Places) -> None:
@@ -74,15 +82,83 @@ def test_check_mode_keeps_nothing(places: _service.Places) -> None:
     assert not places.proof.with_name("arguments.json").exists()
 
 
-def test_an_engine_that_cannot_be_imported_is_no_refusal(places: _service.Places) -> None:
-    package = places.release("r1") / "broken" / "sglang"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("print('noise'); raise ImportError('undefined symbol: _ZN3c10')")
+def engine(places: _service.Places, **files: str) -> None:
+    """Another engine in the release: modules of a package sglang, by dotted names under it."""
+    folder = places.release("r1") / "other"
+    for dotted, text in files.items():
+        path = folder.joinpath("sglang", *dotted.split("__"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".py").write_text(text)
+    for path in [folder / "sglang", *(folder / "sglang").rglob("*/")]:
+        (path / "__init__.py").touch()
     (site,) = (places.release("r1") / "venv" / "lib").glob("python*/site-packages")
-    (site / "engine.pth").write_text(f"{package.parent}\n")
+    (site / "engine.pth").write_text(f"{folder}\n")
+
+
+LOADER = "import ctypes; ctypes.CDLL('libcudart.so.99')"
+ABI = "raise ImportError('/opt/x/common_ops.abi3.so: undefined symbol: _ZN3c104cuda29c10_cuda_check')"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "known"),
+    [
+        (ABI, "undefined symbol: _ZN3c10", "undefined_symbol"),
+        (LOADER, "libcudart.so.99: cannot open shared object file", "shared_library_missing"),
+        ("import torch_that_is_not_there", "No module named 'torch_that_is_not_there'", "module_missing"),
+        ("import json; json.gone", "AttributeError: module 'json' has no attribute 'gone'", ""),
+        ("class A: pass\nfrom sglang.srt.server_args import ServerArgs", "partially initialized module", ""),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "it ended with", ""),
+        ("import os; os._exit(3)", "it ended with 3", ""),
+        ("this is no Python", "SyntaxError", ""),
+    ],
+)
+def test_an_engine_that_cannot_be_imported_is_said_to_be(
+    places: _service.Places, text: str, said: str, known: str
+) -> None:
+    engine(places, srt__server_args=text)
     answer = _engine_parser.confirm(run, places, "r1", GOOD)
-    assert not answer["asked"]
-    assert "undefined symbol" in answer["error"]
+    assert (answer["asked"], answer["accepted"], answer["importable"]) == (False, None, False), answer
+    assert said in answer["error"]
+    words = _engine_parser.unimportable("r1", answer)
+    assert said in words
+    assert "release r1 cannot be imported" in words
+    assert "Fix: " in words
+    assert (answer["diagnosis"] or {"id": ""})["id"] == known, answer
+    if known:
+        assert answer["diagnosis"]["fix"].rstrip(".") in words
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"srt__arguments": "class ServerArgs: pass"}, "No module named 'sglang.srt.server_args'"),
+        ({"launch_server": ""}, "No module named 'sglang.srt'"),
+        ({"srt__server_args": "class Arguments: pass"}, "cannot import name 'ServerArgs'"),
+        ({"srt__server_args": "class ServerArgs: pass"}, "no attribute 'add_cli_args'"),
+        ({"srt__server_args": "class ServerArgs:\n  add_cli_args = staticmethod(lambda a, b: 0)"}, "missing 1"),
+    ],
+)
+def test_a_parser_that_moved_is_no_engine_that_cannot_be_imported(
+    places: _service.Places, files: dict[str, str], said: str
+) -> None:
+    engine(places, **files)
+    answer = _engine_parser.confirm(run, places, "r1", GOOD)
+    assert (answer["asked"], answer["accepted"], answer["importable"]) == (False, None, True), answer
+    assert said in answer["error"]
+
+
+def test_a_complaint_on_gpus_may_be_due_to_hiding_them(places: _service.Places) -> None:
+    engine(places, srt__server_args="raise RuntimeError('No CUDA GPUs are available')")
+    answer = _engine_parser.confirm(run, places, "r1", GOOD)
+    assert (answer["asked"], answer["importable"]) == (False, None)
+
+
+def test_an_engine_that_is_not_installed_cannot_be_imported(places: _service.Places) -> None:
+    (site,) = (places.release("r1") / "venv" / "lib").glob("python*/site-packages")
+    (site / "engine.pth").unlink()
+    answer = _engine_parser.confirm(run, places, "r1", GOOD)
+    assert answer["importable"] is False
+    assert "No module named 'sglang'" in answer["error"]
 
 
 def test_nothing_is_written_into_the_release(places: _service.Places) -> None:

@@ -89,7 +89,12 @@ def test_quant_info_returns_what_it_documents(checkpoint: str) -> None:
     result = run("hf_quant_config_info", check=True, path=checkpoint, engine_version="0.5.12.post1", verify_files=True)
     assert set(result) - {"invocation"} == DOCUMENTED | {"changed"} and result["changed"] is False
     assert result["engine_auto_kv_cache_dtype"] == "fp8_e4m3"
-    assert result["files"] == {"complete": False, "missing": [], "truncated": []}  # there are no shards at all
+    assert result["files"] == {
+        "complete": False,
+        "missing": [],
+        "truncated": [],
+        "bytes": None,
+    }  # there are no shards at all
 
 
 def test_quant_info_names_what_is_wrong(checkpoint: str) -> None:
