@@ -21,6 +21,9 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._service import R
 LINES = 6000
 # Lines longer than this are cut before matching: the engine prints its arguments in one line of 10 KiB.
 LONGEST = 4000
+# Newest lines of systemd itself on a unit: some six a start that fails.
+MANAGER_LINES = 40
+_SETTLED = re.compile(r"(?:Started|Stopped) ")
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?P<rank>(?: [A-Z]+\d+)*)\] ?")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\s*$")
 _STOP = re.compile(r"SIGTERM received\.|sglang-launch: stopped;")
@@ -38,20 +41,26 @@ class Hit:
     texts: dict[str, str]
 
 
-def diagnose(lines: list[str], state: dict[str, t.Any] | None = None, gate: t.Sequence[str] = ()) -> dict[str, t.Any]:
+def diagnose(
+    lines: list[str],
+    state: dict[str, t.Any] | None = None,
+    gate: t.Sequence[str] = (),
+    manager: t.Sequence[str] = (),
+) -> dict[str, t.Any]:
     """Say what happened.
 
     Args:
         lines: the log of one start, oldest first.
         state: state of the unit as :func:`_service.unit_states` gives it.
         gate: failed checks of the gate, ``gate: id: words`` each.
+        manager: what systemd itself said of the unit since its last start or stop, as :func:`manager_lines` gives it.
 
     Returns ``{id, what, why, fix, fixed_in, source, line, rank, also: [{id, level, what, fix}], exception, tail}``.
     ``id`` is ``unknown`` where no signature fits, and then ``what`` is the first exception of the first process that
     failed; it is ``nothing`` where nothing speaks of a failure.
     """
     lines = [redact(line[:LONGEST]) for line in lines]
-    extra = list(gate) + _unit_lines(state)
+    extra = [*gate, *manager, *_unit_lines(state)]
     # What processes say of each other after SIGTERM is part of a stop, not a failure.
     stop = next((index for index, line in enumerate(lines) if _STOP.search(line)), len(lines))
     hits = find([*lines, *extra])
@@ -100,7 +109,7 @@ def of_unit(run: Run, unit: str, invocation_id: str = "", gate: t.Sequence[str] 
     state = _service.unit_states(run, [unit])[unit]
     invocation = invocation_id or state["invocation_id"]
     lines = journal(run, invocation)
-    result = diagnose(lines, state, gate)
+    result = diagnose(lines, state, gate, manager_lines(run, unit))
     result["unit"] = unit
     result["invocation_id"] = invocation
     return result
@@ -113,6 +122,24 @@ def journal(run: Run, invocation_id: str, lines: int = LINES) -> list[str]:
     words = ["journalctl", "--quiet", "--no-pager", "--all", "--output=cat", f"--lines={lines}"]
     status, out, _err = run([*words, f"_SYSTEMD_INVOCATION_ID={invocation_id}"])
     return out.splitlines() if status == 0 else []
+
+
+def manager_lines(run: Run, unit: str) -> list[str]:
+    """What systemd itself wrote of a unit in this boot after it last said that it was started or stopped.
+
+    A start that fails before any process of the unit runs leaves no other trace; where a dependency failed there is not
+    even an InvocationID.
+    """
+    words = ["journalctl", "--quiet", "--no-pager", "--boot", "--output=cat", f"--lines={MANAGER_LINES}"]
+    status, out, _err = run([*words, "_PID=1", f"UNIT={unit}"])
+    lines = out.splitlines() if status == 0 else []
+    # An automatic restart says that the unit was stopped, too; why it failed before stands above that.
+    settled = [
+        index
+        for index, line in enumerate(lines)
+        if _SETTLED.match(line) and not (index and "Scheduled restart job" in lines[index - 1])
+    ]
+    return lines[settled[-1] + 1 :] if settled else lines
 
 
 def find(lines: list[str]) -> list[Hit]:

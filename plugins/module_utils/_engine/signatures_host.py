@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Known failures of the host around the engine: driver, NCCL, memory, systemd (private to the collection).
 
-Lines that begin with ``systemd:`` are made by the diagnosis from the state of the unit.
+Lines that begin with ``systemd:`` are made by the diagnosis from the state of the unit; what systemd itself writes into
+the journal of a unit says the same with the step's name.
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ HOST: tuple[Signature, ...] = (
     ),
     Signature(
         id="unit_exec",
-        pattern=r"systemd: status 203",
+        pattern=r"systemd: status 203\b|status=203/EXEC|Failed at step EXEC spawning",
         what="systemd could not execute the launcher",
         why="The program of ExecStart is missing or not executable.",
         fix="Run site.yml, which installs it again.",
@@ -223,7 +224,7 @@ HOST: tuple[Signature, ...] = (
     ),
     Signature(
         id="unit_namespace",
-        pattern=r"systemd: status 226",
+        pattern=r"systemd: status 226\b|status=226/NAMESPACE|Failed at step NAMESPACE spawning",
         what="systemd could not set up the unit's view of the file system",
         why="A folder in ReadWritePaths does not exist, or the container may not make mount namespaces (nesting=1).",
         fix="Create the folder; features: nesting=1 for the container.",
@@ -232,7 +233,7 @@ HOST: tuple[Signature, ...] = (
     ),
     Signature(
         id="unit_user",
-        pattern=r"systemd: status (?:217|216)",
+        pattern=r"systemd: status 21[67]\b|status=21[67]/(?:USER|GROUP)|Failed at step (?:USER|GROUP) spawning",
         what="The unit's user or group does not exist",
         why="It was removed after the unit was written.",
         fix="Run site.yml, which creates it.",
@@ -241,12 +242,55 @@ HOST: tuple[Signature, ...] = (
     ),
     Signature(
         id="unit_credentials",
-        pattern=r"systemd: status 243",
+        pattern=r"systemd: status 243\b|status=243/CREDENTIALS|Failed at step CREDENTIALS spawning",
         what="systemd could not hand the API key to the unit",
         why="The key's file under /etc/sglang is missing or unreadable.",
         fix="Run site.yml, which writes it.",
         source="systemd.exec(5), EXIT_CREDENTIALS",
         example="systemd: status 243, result exit-code",
+    ),
+    Signature(
+        id="unit_directories",
+        pattern=(
+            r"systemd: status (?:200|238|239)\b|status=(?:200/CHDIR|238/STATE_DIRECTORY|239/CACHE_DIRECTORY)"
+            r"|Failed at step (?:CHDIR|STATE_DIRECTORY|CACHE_DIRECTORY) spawning"
+        ),
+        what="systemd could not make or enter the instance's folder under /var/cache/sglang",
+        why="The file system is full or read-only, or a file or a link to nowhere lies in its place.",
+        fix="ls -ld /var/cache/sglang /var/cache/sglang/NAME and df -h /var/cache; then site.yml.",
+        source="systemd.exec(5), EXIT_CHDIR and EXIT_CACHE_DIRECTORY",
+        example="sglang-qwen.service: Main process exited, code=exited, status=239/CACHE_DIRECTORY",
+    ),
+    Signature(
+        id="unit_environment",
+        pattern=r"Failed to load environment files|systemd: .*result resources",
+        what="systemd could not read what the unit needs before it starts anything",
+        why="The environment file /etc/sglang/NAME.env is missing or unreadable, or a resource of the host is used up.",
+        fix="Run site.yml, which writes the file.",
+        source="systemd.exec(5), EnvironmentFile; systemd.service(5), result resources",
+        example="sglang-qwen.service: Failed to load environment files: No such file or directory",
+    ),
+    Signature(
+        id="unit_dependency",
+        pattern=r"Dependency failed for (?P<unit>.+?)\.?$|/start failed with result 'dependency'",
+        what="systemd did not start the unit, since something that it requires failed",
+        why="As a rule the file system of model_path or of the releases is not mounted (RequiresMountsFor).",
+        fix="systemctl --failed names the mount, findmnt --verify checks /etc/fstab; mount it, then run site.yml.",
+        source="systemd.unit(5), RequiresMountsFor and job result dependency",
+        example="Dependency failed for SGLang, instance qwen.",
+    ),
+    Signature(
+        id="unit_setup",
+        pattern=(
+            r"systemd: status (?P<status>2[0-4]\d)\b|Failed at step (?P<step>[A-Z_]+) spawning"
+            r"|status=2[0-4]\d/(?P<name>[A-Z_]+)"
+        ),
+        what="systemd could not prepare the process of the unit ({step}{status}{name})",
+        why="An option of [Service] asks for what this host or container does not allow.",
+        fix="systemd.exec(5), Process Exit Codes, says which; null in sglang_service_unit_options leaves one out.",
+        source="systemd.exec(5), Process Exit Codes",
+        level="generic",
+        example="sglang-qwen.service: Failed at step SECCOMP spawning /usr/bin/python3: Operation not permitted",
     ),
     Signature(
         id="unit_start_limit",

@@ -133,6 +133,122 @@ def test_the_state_of_the_unit_speaks_where_the_log_is_silent() -> None:
     assert _diagnose.diagnose([], {**state, "exit_status": 1})["id"] == "nothing"
 
 
+# What systemd writes of a start that fails before any process of the unit runs, its exit status, and the diagnosis.
+SYSTEMD = {
+    "unit_exec": (
+        203,
+        "Failed to locate executable /usr/bin/python3: No such file or directory",
+        "Failed at step EXEC spawning /usr/bin/python3: No such file or directory",
+        "Main process exited, code=exited, status=203/EXEC",
+    ),
+    "unit_user": (
+        217,
+        "Failed to determine user credentials: No such process",
+        "Failed at step USER spawning /usr/bin/python3: No such process",
+        "Main process exited, code=exited, status=217/USER",
+    ),
+    "unit_namespace": (
+        226,
+        "Failed to set up mount namespacing: /var/cache/sglang/qwen: No such file or directory",
+        "Failed at step NAMESPACE spawning /usr/bin/python3: No such file or directory",
+        "Main process exited, code=exited, status=226/NAMESPACE",
+    ),
+    "unit_credentials": (
+        243,
+        "Failed to set up credentials: No such file or directory",
+        "Failed at step CREDENTIALS spawning /usr/bin/python3: No such file or directory",
+        "Main process exited, code=exited, status=243/CREDENTIALS",
+    ),
+    "unit_directories": (
+        239,
+        "Failed to set up special execution directory in /var/cache: File exists",
+        "Failed at step CACHE_DIRECTORY spawning /usr/bin/python3: File exists",
+        "Main process exited, code=exited, status=239/CACHE_DIRECTORY",
+    ),
+    "unit_setup": (
+        228,
+        "Failed to apply system call filters: Operation not permitted",
+        "Failed at step SECCOMP spawning /usr/bin/python3: Operation not permitted",
+        "Main process exited, code=exited, status=228/SECCOMP",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "status", "line"), [(name, row[0], line) for name, row in SYSTEMD.items() for line in row[2:]]
+)
+def test_a_start_that_fails_at_systemd_is_known_by_its_status_and_by_each_of_its_lines(
+    diagnosis: str, status: int, line: str
+) -> None:
+    state = {"active": "failed", "sub": "failed", "result": "exit-code", "exit_status": status}
+    assert _diagnose.diagnose([], state)["id"] == diagnosis
+    found = _diagnose.diagnose([f"sglang-qwen.service: {line}"])
+    assert found["id"] == diagnosis
+    assert line in found["line"]
+
+
+def journal_of(said: list[str], log: list[str], **state: str) -> _diagnose.Run:
+    """A host's systemctl and journalctl: what systemd said of the unit, its own log, and its state."""
+
+    def run(words: list[str]) -> tuple[int, str, str]:
+        if words[0] == "systemctl":
+            shown = {"Id": "sglang-qwen.service", "LoadState": "loaded", "ActiveState": "failed", **state}
+            return 0, "\n".join(f"{key}={value}" for key, value in shown.items()) + "\n", ""
+        assert words[0] == "journalctl"
+        lines = said if "UNIT=sglang-qwen.service" in words and "_PID=1" in words else log
+        return 0, "".join(f"{line}\n" for line in lines), ""
+
+    return run
+
+
+def test_a_mount_that_is_missing_is_found_though_no_start_has_an_id() -> None:
+    """After a stop the unit keeps the InvocationID of what ran before; a dependency that fails makes no new one."""
+    said = [
+        "Started sglang-qwen.service - SGLang, instance qwen.",
+        "Stopping sglang-qwen.service - SGLang, instance qwen...",
+        "Stopped sglang-qwen.service - SGLang, instance qwen.",
+        "Dependency failed for sglang-qwen.service - SGLang, instance qwen.",
+        "sglang-qwen.service: Job sglang-qwen.service/start failed with result 'dependency'.",
+    ]
+    log = ["[2026-11-29 18:00:53] The server is fired up and ready to roll!", "sglang-launch: stopped; it ended with 0"]
+    state = {"ActiveState": "inactive", "SubState": "dead", "Result": "success", "InvocationID": "a" * 32}
+    found = _diagnose.of_unit(journal_of(said, log, **state), "sglang-qwen.service")
+    assert found["id"] == "unit_dependency"
+    assert "is not mounted" in found["why"]
+    # It was mounted and started since: what was said before counts no more.
+    now = [*said, "Started sglang-qwen.service - SGLang, instance qwen."]
+    assert _diagnose.of_unit(journal_of(now, log, **state), "sglang-qwen.service")["id"] == "nothing"
+
+
+def test_what_restarts_in_vain_is_known_by_what_failed_first() -> None:
+    """The limit is what the state names in the end."""
+    once = [
+        "sglang-qwen.service: Failed to load environment files: No such file or directory",
+        "sglang-qwen.service: Failed to run 'start' task: No such file or directory",
+        "sglang-qwen.service: Failed with result 'resources'.",
+        "Failed to start sglang-qwen.service - SGLang, instance qwen.",
+        "sglang-qwen.service: Scheduled restart job, restart counter is at 1.",
+        "Stopped sglang-qwen.service - SGLang, instance qwen.",
+    ]
+    said = [*once, *once, "sglang-qwen.service: Start request repeated too quickly."]
+    run = journal_of(said, [], SubState="failed", Result="start-limit-hit")
+    assert _diagnose.of_unit(run, "sglang-qwen.service")["id"] == "unit_environment"
+
+
+def test_what_systemd_says_of_an_engine_that_crashed_hides_nothing() -> None:
+    said = [
+        "Started sglang-qwen.service - SGLang, instance qwen.",
+        "sglang-qwen.service: Main process exited, code=exited, status=1/FAILURE",
+        "sglang-qwen.service: Failed with result 'exit-code'.",
+    ]
+    log = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "ValueError: something new"]
+    state = {"SubState": "failed", "Result": "exit-code", "ExecMainStatus": "1", "InvocationID": "b" * 32}
+    found = _diagnose.of_unit(journal_of(said, log, **state), "sglang-qwen.service")
+    assert (found["id"], found["what"]) == ("unknown", "ValueError: something new")
+    log[-1] = "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
+    assert _diagnose.of_unit(journal_of(said, log, **state), "sglang-qwen.service")["id"] == "not_enough_memory"
+
+
 @pytest.mark.parametrize(
     "line",
     [
