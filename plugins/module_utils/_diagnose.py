@@ -104,9 +104,14 @@ def diagnose(
     return result
 
 
-def of_unit(run: Run, unit: str, invocation_id: str = "", gate: t.Sequence[str] = ()) -> dict[str, t.Any]:
-    """Diagnose one start of a unit (the last one, if no InvocationID is given)."""
-    state = _service.unit_states(run, [unit])[unit]
+def of_unit(
+    run: Run, unit: str, invocation_id: str = "", gate: t.Sequence[str] = (), state: dict[str, t.Any] | None = None
+) -> dict[str, t.Any]:
+    """Diagnose one start of a unit (the last one, if no InvocationID is given).
+
+    ``state`` is how that start ended, where systemd has begun another since; without it the unit is asked.
+    """
+    state = state or _service.unit_states(run, [unit])[unit]
     invocation = invocation_id or state["invocation_id"]
     lines = journal(run, invocation)
     result = diagnose(lines, state, gate, manager_lines(run, unit))

@@ -9,7 +9,7 @@ import json
 import pathlib
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _kv_assert, _kv_live, _unit_log
+from ansible_collections.blackwell.sglang.plugins.module_utils import _kv_exception, _kv_live, _unit_log
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.versions import EngineVersion
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate import Check, Context
@@ -155,7 +155,7 @@ def ordered_kv(context: Context) -> Check:
     warnings: list[str] = []
     exception = None
     if not verdict.ok:
-        exception = _kv_assert.granted(context.instance.get("exceptions") or [], verdict.verdict, warnings)
+        exception = _kv_exception.granted(context.instance.get("exceptions") or [], verdict.verdict, warnings)
         evidence += warnings
     if exception:
         evidence.append(f"lifted by exception {exception['id']}: {exception['reason']}")

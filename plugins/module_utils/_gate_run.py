@@ -10,7 +10,6 @@ import time
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import (
-    _diagnose,
     _gate,
     _gate_limit,
     _gate_ordered,
@@ -124,6 +123,9 @@ def _ask(context: Context, quick: bool) -> list[Check]:
 
 
 def _diagnosis(context: Context, checks: list[Check]) -> dict[str, t.Any]:
+    # Late, and so not compiled where everything passes: the catalogue of signatures is as large as the gate itself.
+    from ansible_collections.blackwell.sglang.plugins.module_utils import _diagnose  # noqa: PLC0415
+
     failed = [f"gate: {each.id}: {each.seen}; {'; '.join(each.evidence)}" for each in checks if each.passed is False]
     return _diagnose.of_unit(context.run, context.places.unit, context.invocation_id, failed)
 

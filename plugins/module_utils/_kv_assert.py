@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import pathlib
 import typing as t
@@ -21,6 +20,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import (
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._http import Client
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_args import Arguments, parse
+from ansible_collections.blackwell.sglang.plugins.module_utils._kv_exception import EXCEPTION, EXCEPTIONS, granted
 from ansible_collections.blackwell.sglang.plugins.module_utils._kv_verdict import Evidence, KvVerdict
 
 # Options of the module and of the action plugin of its name; documented in the module.
@@ -50,13 +50,6 @@ REQUIRED_ONE_OF = [("path", "checkpoint", "architecture")]
 # Options that name something on the host; without any of them there is nothing to be read there.
 ON_THE_HOST = ("path", "url", "unit", "log_file")
 
-# Exceptions that lift a verdict; the first lifts each of them.
-EXCEPTION = "kv_cache_dtype"
-EXCEPTIONS = {
-    "violated": (EXCEPTION, "kv_cache_dtype_violated", "kv_cache_dtype_auto"),
-    "impossible": (EXCEPTION, "kv_cache_dtype_impossible"),
-    "unproved": (EXCEPTION, "kv_cache_dtype_unproved"),
-}
 # Reasons for which an engine cannot be asked from a bare host.
 _NO_LIBRARY = ("no_requests", "no_jmespath")
 
@@ -235,37 +228,6 @@ def _together(static: KvVerdict, live: KvVerdict, blind: bool) -> KvVerdict:
     elif live.verdict == "violated":
         advice = static.recommendation or live.recommendation
     return KvVerdict(live.verdict, live.effective_dtype, evidence, advice, live.receipt)
-
-
-def granted(
-    exceptions: t.Sequence[t.Mapping[str, t.Any]] | None, verdict: str, warnings: list[str]
-) -> dict[str, t.Any] | None:
-    """The exception that lifts a verdict, if one is in force.
-
-    Raises:
-        SglangError: an exception without a reason, or whose ``until`` is no day.
-    """
-    for position, entry in enumerate(exceptions or []):
-        if entry.get("id") not in EXCEPTIONS.get(verdict, ()):
-            continue
-        where = f"exceptions[{position}]"
-        if not entry.get("reason"):
-            raise SglangError(
-                f"the exception {entry['id']} has no reason", where=where, fix="write reason: why it is granted"
-            )
-        until = entry.get("until")
-        if until:
-            try:
-                day = datetime.date.fromisoformat(str(until)[:10])
-            except ValueError as exc:
-                raise SglangError(
-                    f"{until!r} is no day", where=f"{where}.until", expected="for instance 2027-03-31"
-                ) from exc
-            if day < datetime.datetime.now(tz=datetime.timezone.utc).date():
-                warnings.append(f"the exception {entry['id']} ended on {day.isoformat()} and no longer counts")
-                continue
-        return {"id": str(entry["id"]), "reason": str(entry["reason"]), "until": str(until) if until else None}
-    return None
 
 
 def _message(ordered: str, verdict: KvVerdict) -> str:

@@ -89,6 +89,23 @@ diagnoses:
   returned: always
   type: dict
   sample: {kimi: {id: out_of_memory, what: The GPU has no memory left., fix: Lower mem_fraction_static.}}
+last_errors:
+  description: By name, why the start before the one that runs now failed, where systemd restarted the unit.
+  returned: always
+  type: dict
+  sample:
+    qwen:
+      {restarts: 2, at: "2026-11-29T18:04:02Z", diagnosis: {id: out_of_memory, what: The GPU has no memory left.}}
+interrupted:
+  description: By name, the deployment that a boot cut off, unless a run has proved something since.
+  returned: always
+  type: dict
+  sample: {qwen: {release: r2, at: "2026-11-29T18:00:00Z", recovered: "2026-11-29T18:07:31Z"}}
+users:
+  description: By index of the GPU, the processes that hold its memory or have it open, in words.
+  returned: always
+  type: dict
+  sample: {"0": "sglang::scheduler_TP0 pid 4711 (sglang, sglang-qwen.service)"}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -14,7 +14,7 @@ import zipfile
 
 PACKAGE = "ansible_collections.blackwell.sglang.plugins.module_utils"
 MODULE_UTILS = pathlib.Path(__file__).resolve().parents[1] / "module_utils"
-_FROM_COLLECTION = re.compile(rf"^from {re.escape(PACKAGE)}[\w.]* import (?:\([^)]*\)|.*)", re.MULTILINE)
+_FROM_COLLECTION = re.compile(rf"^[ \t]*from {re.escape(PACKAGE)}[\w.]* import (?:\([^)]*\)|.*)", re.MULTILINE)
 # The same input must give the same bytes, so that a digest says whether the host has it.
 _TIME = (2026, 1, 1, 0, 0, 0)
 
@@ -48,14 +48,14 @@ def archive(main: pathlib.Path, module_utils: pathlib.Path = MODULE_UTILS) -> by
 
 
 def imported(source: str) -> set[str]:
-    """Names below module_utils that the top of a source imports, dotted.
+    """Names below module_utils that a source imports anywhere, dotted.
 
     Only these statements are parsed: a run that changes nothing packs the archive for its digest, and to parse all of
-    sixty modules takes half a second. Imports inside of functions are not seen; a test looks for them.
+    sixty modules takes half a second.
     """
     found: set[str] = set()
     for statement in _FROM_COLLECTION.findall(source):
-        node = t.cast("ast.ImportFrom", ast.parse(statement).body[0])
+        node = t.cast("ast.ImportFrom", ast.parse(statement.lstrip()).body[0])
         base = str(node.module)[len(PACKAGE) :].lstrip(".")
         for alias in node.names:
             dotted = f"{base}.{alias.name}" if base else alias.name
