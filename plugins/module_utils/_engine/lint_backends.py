@@ -171,6 +171,18 @@ def _expert_parallel(facts: Facts) -> Finding | None:
     return None
 
 
+def _torch_symm_mem(facts: Facts) -> Finding | None:
+    if not facts.get("enable_torch_symm_mem"):
+        return None
+    effect = "this version looks SM120 up in a table without it" if facts.within("<0.5.15") else "it has no effect"
+    return Finding(
+        "args.enable_torch_symm_mem",
+        f"is true, which is for SM90 and SM100: {effect}",
+        "not given",
+        "remove enable_torch_symm_mem",
+    )
+
+
 def _allreduce_fusion(facts: Facts) -> Finding | None:
     for field in ("enable_flashinfer_allreduce_fusion", "flashinfer_allreduce_fusion_backend"):
         if facts.get(field) not in (None, False, "none", "disabled"):
@@ -257,6 +269,22 @@ RULES: tuple[Rule, ...] = (
         "garbage, asserts, hangs or missing kernels",
         "sglang issue 21132; DeepEP's requirements; _handle_a2a_moe and _handle_eplb of 0.5.9",
         _expert_parallel,
+    ),
+    Rule(
+        "torch_symm_mem_sm120",
+        REFUSE,
+        "<0.5.15",
+        "KeyError: 12",
+        "device_communicators/torch_symm_mem.py of 0.5.9; sglang PR 24548",
+        _torch_symm_mem,
+    ),
+    Rule(
+        "torch_symm_mem_unused",
+        WARN,
+        ">=0.5.15",
+        "Device capability 12 not supported",
+        "device_communicators/torch_symm_mem.py of 0.5.23",
+        _torch_symm_mem,
     ),
     Rule("allreduce_fusion_sm120", WARN, "", "nothing happens", "sglang issue 18758", _allreduce_fusion),
 )

@@ -139,6 +139,15 @@ MISSING: tuple[Missing, ...] = (
         f"{_REPORTS}; arg_groups/choices.py and moe_hook.py of 0.5.23",
     ),
     Missing(
+        "quantization_sm120",
+        r"(speculative_draft_model_)?quantization",
+        {"nvfp4_online": "the engine refuses it outside SM100 and SM103"},
+        lambda facts, field: "modelopt_fp4",
+        "modelopt_fp4, with a checkpoint that is quantized already",
+        "ValueError: --quantization nvfp4_online is supported only on NVIDIA Blackwell SM100/SM103 GPUs",
+        "arg_groups/overrides.py of 0.5.23, _moe_runner_backend_quant_constraints",
+    ),
+    Missing(
         "fp4_gemm_trtllm",
         r"fp4_gemm_runner_backend",
         {"flashinfer_trtllm": "mm_fp4 does not support backend 'trtllm' with capability 120"},
