@@ -55,8 +55,12 @@ def collect(run: Run, places: list[Places], root: str, runs: str = "/var/lib/sgl
     for each in places:
         for name, text in _of_instance(run, each).items():
             found[f"{each.name}/{name}"] = text
+    used = {_service.linked_release(each) for each in places} - {""}
+    for release in sorted(used):
+        for name, text in _of_release(pathlib.Path(root, "releases", release)).items():
+            found[f"releases/{release}/{name}"] = text
     clean = Redactor(secrets=[secret for each in places for secret in _secrets(each)])
-    return {name: clean.text(text[-LONGEST:]) for name, text in sorted(found.items()) if text.strip()}
+    return {name: clean.text(end_of(text)) for name, text in sorted(found.items()) if text.strip()}
 
 
 def _of_instance(run: Run, places: Places) -> dict[str, str]:
@@ -75,6 +79,26 @@ def _of_instance(run: Run, places: Places) -> dict[str, str]:
         words = ["journalctl", "--no-pager", "--all", f"--lines={LINES}", f"_SYSTEMD_INVOCATION_ID={invocation}"]
         found[f"start_{number}.log"] = run(words)[1]
     return found
+
+
+def _of_release(folder: pathlib.Path) -> dict[str, str]:
+    """What names the versions of a release, from its files alone: to import the engine would take 20 s and a GPU."""
+    return {
+        **{name: _read(folder / name) for name in ("release.json", "requirements.lock", "build.log", "kernel.log")},
+        "pyvenv.cfg": _read(folder / "venv" / "pyvenv.cfg"),
+        "packages.txt": "".join(f"{line}\n" for line in packages(folder / "venv")),
+    }
+
+
+def packages(venv: pathlib.Path) -> list[str]:
+    """``name==version`` of each distribution that a venv holds, with where it came from if that was no index."""
+    found = []
+    for folder in sorted(venv.glob("lib/python*/site-packages/*.dist-info")):
+        name, _dash, version = folder.name.removesuffix(".dist-info").rpartition("-")
+        origin = _service.read_json(folder / "direct_url.json")
+        source = f" @ {origin['url']}" if isinstance(origin, dict) and origin.get("url") else ""
+        found.append(f"{name.replace('_', '-')}=={version}{source}")
+    return sorted(found, key=str.lower)
 
 
 def last_starts(run: Run, unit: str) -> list[str]:
@@ -103,8 +127,20 @@ def _secrets(places: Places) -> list[str]:
     return [each for each in found if each]
 
 
+def end_of(text: str) -> str:
+    """The end of a long text, from a whole line on: half of a secret would not be known as one."""
+    if len(text) <= LONGEST:
+        return text
+    kept = text[-LONGEST:]
+    return kept.partition("\n")[2] or kept
+
+
 def _read(path: pathlib.Path) -> str:
+    """A file, or the end of a long one; empty where there is none."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        with path.open("rb") as handle:
+            # One more than is kept, so that end_of sees that something is missing. Files of /proc say that they are 0.
+            handle.seek(max(0, path.stat().st_size - LONGEST - 1))
+            return handle.read().decode("utf-8", errors="replace")
     except OSError:
         return ""

@@ -12,6 +12,7 @@ version_added: "1.0.0"
 description:
   - Reads units, proofs, the logs of the last starts, GPUs, driver messages and the records of runs on a host, and
     writes them into an archive on the controller. Nothing is written on the host.
+  - Of each release in use it keeps the versions of all its packages, its lock, and the ends of its build logs.
   - The keys of the instances, tokens, passwords in URLs and names of home folders are replaced; of environments only
     the names are kept. Read it all the same before it leaves the house, since logs may hold prompts.
 author: "blackwell.sglang contributors (@blackwell-sglang)"
@@ -62,7 +63,7 @@ names:
   returned: always
   type: list
   elements: str
-  sample: [gpu/nvidia-smi.txt, host/uname.txt, qwen/proof.json, qwen/start_0.log]
+  sample: [gpu/nvidia-smi.txt, host/uname.txt, qwen/proof.json, qwen/start_0.log, releases/r1/packages.txt]
 """
 
 from ansible.module_utils.basic import AnsibleModule

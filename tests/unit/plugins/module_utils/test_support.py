@@ -13,6 +13,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import _service, 
 
 KEY = "k3y-of-the-instance"
 TOKEN = "hf_abcdefghijklmnop"
+PASSWORD = "pass-of-the-index"
 PLAIN = "a plain word in WANDB_API_KEY"
 STARTS = ("a" * 32, "b" * 32)
 
@@ -32,6 +33,30 @@ def run(words: list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+def release(places: _service.Places) -> None:
+    """A release in use as uv and the kernel's build leave it, and one that nobody uses."""
+    for name in ("r1", "r0"):
+        folder = places.release(name)
+        site = folder / "venv" / "lib" / "python3.12" / "site-packages"
+        for package in (
+            "torch-2.12.0.dev20260307+cu130",
+            "flashinfer_python-0.6.11.post1",
+            "sglang_kernel-0.4.2.post2",
+        ):
+            (site / f"{package}.dist-info").mkdir(parents=True)
+        origin = {
+            "url": f"https://builder:{PASSWORD}@wheels.example/sglang_kernel-0.4.2.post2-cp310-abi3-linux_x86_64.whl"
+        }
+        (site / "sglang_kernel-0.4.2.post2.dist-info" / "direct_url.json").write_text(json.dumps(origin))
+        (folder / "release.json").write_text(json.dumps({"state": "verified", "python": "3.12.9"}))
+        (folder / "requirements.lock").write_text(f"--index-url https://u:{PASSWORD}@index.example/\ntorch==2.12.0\n")
+        # A long log whose kept end begins in the middle of the password.
+        half, line = f"{PASSWORD[5:]}@index.example/\n", "Linking CXX shared module\n"
+        filler = "x" * (_support.LONGEST - len(half) - len(line) - 1)
+        (folder / "kernel.log").write_text(f"https://u:{PASSWORD[:5]}{half}{filler}\n{line}")
+    _service.switch(places, "r1")
+
+
 @pytest.fixture
 def files(tmp_path: pathlib.Path) -> dict[str, str]:
     roots = {name: str(tmp_path / name) for name in ("root", "state_root", "config_root", "unit_root")}
@@ -44,13 +69,14 @@ def files(tmp_path: pathlib.Path) -> dict[str, str]:
     _service.write_json(places.proof, {"passed": False, "text": f"said {KEY}"})
     entry = {"release": "r1", "env_text": f"A={TOKEN}", "unit_text": "u", "at": "t", "invocation_id": "i"}
     _service.write_json(places.good, {"entries": [entry]})
+    release(places)
     (tmp_path / "runs.jsonl").write_text("".join(f'{{"number": {number}}}\n' for number in range(30)))
     return _support.collect(run, [places], roots["root"], str(tmp_path / "runs.jsonl"))
 
 
 def test_no_secret_and_no_value_of_an_environment_is_in_it(files: dict[str, str]) -> None:
     whole = "\n".join(files.values())
-    for secret in (KEY, TOKEN, PLAIN, "private-value"):
+    for secret in (KEY, TOKEN, PLAIN, PASSWORD, "private-value"):
         assert secret not in whole
     assert "NCCL_P2P_LEVEL=..." in files["qwen/environment_names.txt"]
     assert json.loads(files["qwen/proof.json"])["passed"] is False
@@ -60,6 +86,22 @@ def test_the_last_starts_come_each_in_a_file(files: dict[str, str]) -> None:
     assert STARTS[0] in files["qwen/start_0.log"]
     assert STARTS[1] in files["qwen/start_1.log"]
     assert "qwen/start_2.log" not in files
+
+
+def test_the_release_in_use_names_its_versions(files: dict[str, str]) -> None:
+    of = "releases/r1/"
+    packages = files[f"{of}packages.txt"].splitlines()
+    assert packages[0] == "flashinfer-python==0.6.11.post1"
+    assert packages[1].startswith("sglang-kernel==0.4.2.post2 @ https://")
+    assert packages[2] == "torch==2.12.0.dev20260307+cu130"
+    assert json.loads(files[f"{of}release.json"])["python"] == "3.12.9"
+    assert "torch==2.12.0" in files[f"{of}requirements.lock"]
+    log = files[f"{of}kernel.log"]
+    assert log.endswith("Linking CXX shared module\n"), "the end of a log is where a build fails"
+    assert PASSWORD[5:] not in log, "half of a secret is not known as one"
+    assert _support.LONGEST - 100 < len(log) <= _support.LONGEST
+    assert f"{of}build.log" not in files, "there is none"
+    assert not [name for name in files if name.startswith("releases/r0")], "nobody uses it"
 
 
 def test_what_every_vendor_asks_for_is_there(files: dict[str, str]) -> None:
