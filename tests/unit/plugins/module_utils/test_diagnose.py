@@ -133,7 +133,7 @@ def test_the_state_of_the_unit_speaks_where_the_log_is_silent() -> None:
     assert _diagnose.diagnose([], {**state, "exit_status": 1})["id"] == "nothing"
 
 
-# What systemd writes of a start that fails before any process of the unit runs, its exit status, and the diagnosis.
+# What systemd 252 wrote of starts that failed before any process of the unit ran, and the exit status, by diagnosis.
 SYSTEMD = {
     "unit_exec": (
         203,
@@ -149,20 +149,20 @@ SYSTEMD = {
     ),
     "unit_namespace": (
         226,
-        "Failed to set up mount namespacing: /var/cache/sglang/qwen: No such file or directory",
+        "Failed to set up mount namespacing: /run/systemd/unit-root/srv/x: No such file or directory",
         "Failed at step NAMESPACE spawning /usr/bin/python3: No such file or directory",
         "Main process exited, code=exited, status=226/NAMESPACE",
     ),
     "unit_credentials": (
         243,
-        "Failed to set up credentials: No such file or directory",
-        "Failed at step CREDENTIALS spawning /usr/bin/python3: No such file or directory",
+        "Failed to set up credentials: Protocol error",
+        "Failed at step CREDENTIALS spawning /usr/bin/python3: Protocol error",
         "Main process exited, code=exited, status=243/CREDENTIALS",
     ),
     "unit_directories": (
         239,
-        "Failed to set up special execution directory in /var/cache: File exists",
-        "Failed at step CACHE_DIRECTORY spawning /usr/bin/python3: File exists",
+        "Failed to set up special execution directory in /var/cache: Not a directory",
+        "Failed at step CACHE_DIRECTORY spawning /usr/bin/python3: Not a directory",
         "Main process exited, code=exited, status=239/CACHE_DIRECTORY",
     ),
     "unit_setup": (
