@@ -15,9 +15,11 @@ import typing as t
 from ansible_collections.blackwell.sglang.plugins.module_utils import (
     _gate_free,
     _kv_budget,
+    _kv_dtype,
     _kv_log,
     _service_gpus,
 )
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine import kv
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate import Check, Context
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate_ordered import fetch_info, read_config, read_log
 
@@ -122,6 +124,7 @@ def budget_settings(info: dict[str, t.Any]) -> dict[str, t.Any]:
         "max_total_tokens": _int(info.get("max_total_tokens")),
         "swa_full_tokens_ratio": info.get("swa_full_tokens_ratio"),
         "attention_backend": info.get("attention_backend"),
+        "dsa_layout": _dsa_layout(info),
         "states": _kv_budget.StateSettings(
             ssm_dtype=info.get("mamba_ssm_dtype"),
             full_memory_ratio=float(info.get("mamba_full_memory_ratio") or 0.9),
@@ -135,6 +138,13 @@ def budget_settings(info: dict[str, t.Any]) -> dict[str, t.Any]:
             num_draft_tokens=_int(info.get("speculative_num_draft_tokens")),
         ),
     }
+
+
+def _dsa_layout(info: dict[str, t.Any]) -> str:
+    """How the backends of a sparse attention keep the latent; they were renamed in 0.5.13."""
+    backends = {info.get(f"{kind}_{side}_backend") for kind in ("nsa", "dsa") for side in ("prefill", "decode")}
+    row = kv.pick(kv.DSA_RAW, _kv_dtype.version_of(info.get("version")))
+    return "raw" if row and backends & set(row.value) else "scaled"
 
 
 def roomy_need(context: Context) -> Check:

@@ -122,7 +122,7 @@ def _capacity(options: t.Mapping[str, t.Any], total_mib: float, favour: bool) ->
     """The budget of one GPU, with its ``tokens`` and ``max_running_requests`` for all groups of GPUs together."""
     args, checkpoint = options["args"], _checkpoint_info.rebuilt(options["checkpoint"])
     version = _kv_dtype.version_of(options["engine_version"])
-    settings = budget_settings(args)
+    settings = budget_settings({**args, "version": options["engine_version"]})
     share = _weights(options)[0] / (settings["tp_size"] * settings["pp_size"])
     before = total_mib / 1024 * (1.0 if favour else LIKELY_FREE)
     fraction = args.get("mem_fraction_static")

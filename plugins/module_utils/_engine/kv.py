@@ -299,6 +299,11 @@ DSA_RULE = (
 )
 # What it takes beside auto, where none is forced.
 DSA_VALUES = (Row("", ("bf16", "bfloat16", "fp8_e4m3"), "server_args.py _set_default_nsa_kv_cache_dtype"),)
+# Its backends that keep a latent in FP8 raw, without scales, on CUDA.
+DSA_RAW = (
+    Row("<0.5.23", ("trtllm",), "calculate_mla_kv_cache_dim of 0.5.9 to 0.5.21"),
+    Row(">=0.5.23", ("trtllm", "tilelang"), "mem_cache/kv_cache_configurator.py, calculate_mla_kv_cache_dim"),
+)
 # Architectures whose `auto` is fixed, whatever the checkpoint says.
 ARCH_AUTO = {
     "DeepseekV4ForCausalLM": Row(">=0.5.12", "fp8_e4m3", "arg_groups/deepseek_v4_hook.py; _deepseek_v4_kv_cache_dtype"),

@@ -163,3 +163,35 @@ def test_weights_of_unknown_size_are_counted_as_nothing(given: dict[str, t.Any])
     assert outcome.result["most"]["tokens"] > known["most"]["tokens"]
     assert "counted as nothing" in outcome.result["notes"][0]
     assert judge(need={"context": 10**8}, **given).failure  # not even then
+
+
+@pytest.mark.parametrize(
+    ("version", "names", "backend", "bytes_a_layer"),
+    [
+        # 512 + 512 / 128 x 4 + 64 x 2 with scales, 512 + 64 without; 132 more of the index
+        ("0.5.12.post1", "nsa", "tilelang", 656),
+        ("0.5.12.post1", "nsa", "trtllm", 576),
+        ("0.5.21", "dsa", "tilelang", 656),
+        ("0.5.23", "dsa", "tilelang", 576),
+        ("0.5.23", "dsa", "flashinfer_sparse_mla", 656),
+    ],
+)
+def test_the_latent_of_a_sparse_attention_is_as_its_backends_keep_it(
+    version: str, names: str, backend: str, bytes_a_layer: int
+) -> None:
+    args = {
+        "kv_cache_dtype": "fp8_e4m3",
+        "mem_fraction_static": 0.9,
+        f"{names}_prefill_backend": backend,
+        f"{names}_decode_backend": backend,
+    }
+    result = judge(
+        config=kv_models.stored("deepseek-ai/DeepSeek-V3.2"),
+        size=400 * 10**9,
+        args=args,
+        need={"context": 1},
+        engine_version=version,
+    ).result
+    found = re.search(r"tokens = (\d+) B / (\d+) B", result["formula"])
+    assert found is not None
+    assert int(found[2]) == 61 * (bytes_a_layer + 132)
