@@ -52,12 +52,16 @@ def burst(context: Context) -> Size:
     if need > BURST_RACE:
         wanted, why = need, f"need.concurrent is {need}"
     info = fetch_info(context) or {}
-    runs = capacity_of(context, info)["requests"] or _argument(context, info, "max_running_requests")
+    each = capacity_of(context, info)["requests"]
+    runs = _argument(context, info, "max_running_requests") if each is None else each * (_int(info.get("dp_size")) or 1)
     if runs is None:
         return Size(wanted, f"{why}; the server does not say how many it runs at once")
     if runs < wanted:
-        least = f", but never fewer than {BURST_LEAST}" if runs < BURST_LEAST else ""
-        return Size(max(BURST_LEAST, runs), f"the server runs {runs} at once{least}; {why}, which it cannot reach")
+        # Beyond a queue that has an end, requests are refused.
+        queue = _argument(context, info, "max_queued_requests")
+        least = BURST_LEAST if queue is None else min(BURST_LEAST, runs + queue)
+        words = f", but never fewer than {least}" if runs < least else ""
+        return Size(max(least, runs), f"the server runs {runs} at once{words}; {why}, which it cannot reach")
     return Size(wanted, f"{why}; the server runs up to {runs}")
 
 
@@ -101,7 +105,10 @@ def _need(context: Context, key: str) -> int:
 
 
 def _argument(context: Context, info: dict[str, t.Any], field: str) -> int | None:
-    value = info.get(field) or (context.instance.get("args") or {}).get(field)
+    return _int(info.get(field) or (context.instance.get("args") or {}).get(field))
+
+
+def _int(value: t.Any) -> int | None:
     try:
         return int(value) if value else None
     except (TypeError, ValueError):

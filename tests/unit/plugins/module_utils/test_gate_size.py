@@ -56,6 +56,15 @@ def test_the_burst(runs: int | None, need: int | None, given: int | None, number
     assert reason in size.reason
 
 
+def test_a_server_of_several_groups_runs_as_many_in_each() -> None:
+    assert _gate_size.burst(context(server(20, dp_size=2))).number == 40
+
+
+def test_no_more_are_sent_than_run_and_queue() -> None:
+    assert _gate_size.burst(context(server(2, max_queued_requests=3))).number == 5
+    assert _gate_size.burst(context(server(2, max_queued_requests=300))).number == 8
+
+
 def test_where_only_the_arguments_tell_what_runs_at_once_they_count() -> None:
     assert _gate_size.burst(context({}, args={"max_running_requests": 12})).number == 12
     assert _gate_size.burst(context({"max_running_requests": 16})).number == 16
