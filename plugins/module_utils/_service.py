@@ -28,6 +28,8 @@ UNIT_ROOT = "/etc/systemd/system"
 RUNTIME_ROOT = "/run/systemd/system"
 CACHE_ROOT = "/var/cache/sglang"
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
+# States in which a unit's processes are there, or come back by themselves.
+RUNNING = ("active", "activating", "reloading", "deactivating")
 # How many good entries are kept: what serves, what served before, and one more to step back from a bad week.
 GOOD_KEPT = 3
 # Properties of a unit that the probe reads in one call of systemctl.

@@ -8,7 +8,12 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ansible_collections.blackwell.sglang.plugins.module_utils import _service_adopt, _service_gpus, _service_stop
+from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _service_adopt,
+    _service_gpus,
+    _service_handmade,
+    _service_stop,
+)
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Run
 
 
@@ -18,6 +23,8 @@ def find(
     listeners: list[dict[str, t.Any]],
     gpus: dict[str, t.Any],
     leaving: set[str],
+    *,
+    hand_made: t.Sequence[dict[str, t.Any]] = (),
 ) -> list[dict[str, str]]:
     """Everything in the way of one instance: ``{id, what, fix}`` each.
 
@@ -27,6 +34,7 @@ def find(
         listeners: who listens on its port, from :func:`_procs.listeners`.
         gpus: what :func:`_service_gpus.read` gave.
         leaving: units that stop before it starts.
+        hand_made: what :func:`_service_handmade.shown` gave.
     """
     own = f"sglang-{each['name']}.service"
     going = {own, *leaving}
@@ -43,8 +51,8 @@ def find(
     user = each.get("user") or "sglang"
     idle = each.get("idle_mib") or _service_gpus.IDLE_MIB
     taken = _service_gpus.taken(_without_orphans(gpus, own, user), each["gpus"], going, idle)
+    holders = [holder for entry in taken for holder in entry["holders"]]
     if taken:
-        holders = [holder for entry in taken for holder in entry["holders"]]
         found.append(
             {
                 "id": "gpu_taken",
@@ -53,6 +61,8 @@ def find(
                 " word and serve with what is left of the memory" + _service_adopt.advice(holders),
             }
         )
+    named = {holder["unit"] for holder in (*others, *holders)}
+    found += _service_handmade.obstacles(each, [unit for unit in hand_made if unit["unit"] not in named])
     unreadable = first_unreadable(run, each.get("model_path") or "", user, each.get("groups") or [])
     if unreadable:
         found.append(

@@ -16,6 +16,7 @@ from ansible_collections.blackwell.sglang.plugins.module_utils import (
     _service,
     _service_dropins,
     _service_gpus,
+    _service_handmade,
     _service_obstacles,
 )
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places, Run
@@ -50,7 +51,6 @@ ARGUMENTS: dict[str, t.Any] = {
     "groups": {"type": "list", "elements": "str", "default": []},
     "root": {"type": "path", "default": "/opt/sglang"},
 }
-RUNNING = ("active", "activating", "reloading", "deactivating")
 
 
 def from_params(run: Run, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -73,7 +73,7 @@ def probe(
         extra_files: files of the host that no restart depends on, ``{path, sha256, mode}``.
         roots: other roots for tests (``state_root``, ``config_root``, ``unit_root``).
 
-    Returns ``{gpus, instances: {name: {...}}, releases, files, strangers}``, documented in the module.
+    Returns ``{gpus, instances: {name: {...}}, releases, files, strangers, hand_made}``, documented in the module.
     """
     places = {each["name"]: Places(each["name"], root=root, **roots) for each in instances}
     unit_root = pathlib.Path(roots.get("unit_root", _service.UNIT_ROOT))
@@ -81,10 +81,12 @@ def probe(
     wanted_units = [each.unit for each in places.values()]
     # A template (sglang-verify@.service) has no state, and one such name makes systemctl show fail for all.
     own = [unit for unit in installed if "@" not in unit and unit != "sglang-recover.service"]
-    units = _service.unit_states(run, sorted({*wanted_units, *own}))
+    others = _service_handmade.find(wanted_units, [unit_root] if "unit_root" in roots else _service_handmade.UNIT_ROOTS)
+    units = _service.unit_states(run, sorted({*wanted_units, *own, *(each.unit for each in others)}))
     gpus = _service_gpus.read(run)
     known = _service.releases(root)
     result: dict[str, t.Any] = {"gpus": gpus, "releases": known, "instances": {}}
+    result["hand_made"] = _service_handmade.shown(others, units, gpus["gpus"])
     for each in instances:
         result["instances"][each["name"]] = _instance(each, places[each["name"]], units, known)
     leaving = {
@@ -98,10 +100,14 @@ def probe(
         state["obstacles"] = []
         if deployed:
             state["obstacles"] += _service_dropins.obstacles(places[each["name"]], state["drop_ins"])
-            state["obstacles"] += _service_obstacles.find(run, each, state["listeners"], gpus, leaving)
+            state["obstacles"] += _service_obstacles.find(
+                run, each, state["listeners"], gpus, leaving, hand_made=result["hand_made"]
+            )
     result["files"] = [{**each, "current": _file_current(each)} for each in extra_files]
     result["strangers"] = [
-        {"unit": unit, **units[unit]} for unit in own if unit not in wanted_units and units[unit]["active"] in RUNNING
+        {"unit": unit, **units[unit]}
+        for unit in own
+        if unit not in wanted_units and units[unit]["active"] in _service.RUNNING
     ]
     return result
 

@@ -77,6 +77,23 @@ strangers:
   type: list
   elements: dict
   sample: [{unit: sglang-old.service, active: active, sub: running}]
+hand_made:
+  description:
+    - Units that somebody wrote by hand to serve SGLang and that run now or start at the next boot, with port and GPUs
+      as far as their text shows them.
+    - C(adopt) is the entry of C(sglang_instances) that takes one over; secrets are left out of it.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - unit: old-llm.service
+      path: /etc/systemd/system/old-llm.service
+      active: inactive
+      sub: dead
+      enabled: true
+      port: 30000
+      gpus: [0, 1]
+      adopt: '{"name": "old-llm", "model_path": "/models/X", "args": {"tp": 2}}'
 gates:
   description:
     - By name, the cheap part of the gate of each instance that runs, as M(blackwell.sglang.sglang_gate) returns it.
