@@ -254,7 +254,7 @@ def _change(entry: t.Any) -> Tree:
 
 
 def _instance(ordered: Tree, done: Tree, stacks: dict[str, Tree]) -> Tree:
-    gate = _dict(done.get("gate"))
+    gate = _last_gate(done)
     proof = _dict(gate.get("proof"))
     release = _dict(_dict(stacks.get(str(ordered.get("stack")))).get("release"))
     keys = (
@@ -287,6 +287,11 @@ def _instance(ordered: Tree, done: Tree, stacks: dict[str, Tree]) -> Tree:
         }
     )
     return report
+
+
+def _last_gate(done: Tree) -> Tree:
+    """The gate of what was deployed; where an operator went back, and nothing was, that of what came back."""
+    return _dict(done.get("gate")) or _dict(_dict(done.get("rollback")).get("gate"))
 
 
 def _why(ordered: Tree) -> list[str]:
@@ -406,7 +411,7 @@ def _timings(meta: t.Mapping[str, t.Any], service: Tree) -> Tree:
         "downtime_seconds": {},
     }
     for name, entry in service.items():
-        checks = _dict(_dict(entry).get("gate")).get("checks") or []
+        checks = _last_gate(_dict(entry)).get("checks") or []
         found["gate_seconds"][name] = round(sum(float(check.get("seconds") or 0) for check in checks), 3)
         for key in ("ready_seconds", "downtime_seconds"):
             seconds = _dict(entry).get(key)

@@ -75,6 +75,21 @@ def test_result_in_one_word(found: dict[str, t.Any], result: str) -> None:
     assert report_of(found)["result"] == result
 
 
+def test_an_operators_step_back_that_is_proved_serves() -> None:
+    """Nothing was deployed, so the only gate is that of what came back."""
+    found = failed()
+    entry = found["sglang_service_result"]["instances"]["qwen"]
+    entry.update(gate=None, diagnosis=None, state="rolled back")
+    del found["sglang_failure"]
+    report = report_of(found)
+    assert report["result"] == "serving"
+    assert report["instances"][0]["gate"]["passed"]
+    assert report["instances"][0]["rollback"]["to_release"] == "20261128T100000Z-ffffff"
+    assert report["timings"]["gate_seconds"]["qwen"] > 0
+    entry["rollback"]["gate"]["passed"] = False
+    assert report_of(found)["result"] == "failed"
+
+
 def test_page_says_what_was_asked_for() -> None:
     page = _report_markdown.host_page(report_of(facts()))
     for word in (
