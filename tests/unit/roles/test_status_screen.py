@@ -42,6 +42,7 @@ def screen(**changes: Any) -> list[str]:
         "last_errors": {},
         "interrupted": {},
         "strangers": [],
+        "hand_made": [],
         **changes,
     }
     variables = {
@@ -80,3 +81,18 @@ def test_the_last_error_and_a_deployment_that_was_cut_off_have_a_line_each() -> 
         "    the deployment of release r2 that began 2026-11-29T18:00:00Z was cut off by a boot, which took it back at"
         " 2026-11-29T18:07:31Z; site.yml has not proved anything since"
     ) in lines
+
+
+def test_units_that_somebody_wrote_by_hand_have_a_line_each_and_are_no_strangers_too() -> None:
+    waits = {"unit": "llm.service", "path": "/etc/systemd/system/llm.service", "active": "inactive", "enabled": True}
+    runs = {"unit": "sglang-old.service", "path": "/srv/x", "active": "active", "enabled": False}
+    lines = screen(
+        hand_made=[{**waits, "port": 30000, "gpus": [0, 1]}, {**runs, "port": None, "gpus": []}],
+        strangers=[{"unit": "sglang-old.service"}, {"unit": "sglang-gone.service"}],
+    )
+    assert lines[-3:] == [
+        "  llm.service was made by hand (/etc/systemd/system/llm.service), is inactive, starts at boot, uses port 30000"
+        " and GPU 0, 1",
+        "  sglang-old.service was made by hand (/srv/x), is active, uses port unknown and GPU unknown",
+        "  sglang-gone.service runs and is not in the inventory",
+    ]
