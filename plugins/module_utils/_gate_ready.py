@@ -69,16 +69,18 @@ def look(context: Context, invocation_id: str) -> Wait:
     current = state["invocation_id"]
     if state["load"] == "not-found":
         return Wait("failed", f"{unit} does not exist", invocation_id=current)
+    # Before the unit is judged: an engine that was beaten to its port may have ended of it by now.
+    owner = foreign_owner(context)
     if state["active"] not in ("active", "activating") or state["sub"] == "auto-restart":
         words = f"{unit} is {state['active']} ({state['sub']}): {state['result']}, status {state['exit_status']}"
-        return Wait("failed", words, invocation_id=invocation_id or current)
+        words += f"; {owner}" if owner else ""
+        return Wait("failed", words, port="taken" if owner else "closed", invocation_id=invocation_id or current)
     if invocation_id and current != invocation_id:
         return Wait(
             "failed",
             f"{unit} ended and was started again while it was waited for (restart {state['restarts']})",
             invocation_id=invocation_id,
         )
-    owner = foreign_owner(context)
     if owner:
         return Wait("failed", owner, port="taken", invocation_id=current)
     try:

@@ -138,7 +138,8 @@ def test_a_server_that_hangs_fails_after_its_time_with_what_it_did_last(serve: S
     assert result["diagnosis"]["id"] == "gate_not_ready"
 
 
-def test_another_server_on_the_port_is_named_and_never_asked(serve: Serve, model: pathlib.Path) -> None:
+@pytest.mark.parametrize("ended", [False, True], ids=["ours loads", "ours ended of it"])
+def test_another_server_on_the_port_is_named_and_never_asked(serve: Serve, model: pathlib.Path, ended: bool) -> None:
     class Other(http.server.BaseHTTPRequestHandler):
         asked: list[str] = []
 
@@ -151,6 +152,9 @@ def test_another_server_on_the_port_is_named_and_never_asked(serve: Serve, model
     threading.Thread(target=other.serve_forever, daemon=True).start()
     try:
         host = serve(port=other.server_port, time_scale=0.5)
+        if ended:
+            host.engine.process.kill()
+            host.engine.process.wait()
         result = host.gate(model)
     finally:
         other.shutdown()
