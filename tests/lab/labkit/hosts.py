@@ -27,6 +27,8 @@ _GPU_NODES = (
     "/dev/nvidia-uvm",
     "/dev/nvidia-uvm-tools",
 )
+# Debian's timers that change files or take apt's lock at certain hours.
+_BY_THE_CLOCK = ("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer")
 
 # Loops because systemd-nspawn ends with 133 when the machine inside asks for a reboot.
 _LAUNCH = """
@@ -100,6 +102,9 @@ def _common(layer: Layer, lab: Lab, host: str, hosts: Sequence[str]) -> None:
     layer.copy(STANDINS / "bin/nvidia-smi", "/usr/bin/nvidia-smi", 0o755)
     layer.copy(STANDINS / "units/lab-nvidia.service", "/etc/systemd/system/lab-nvidia.service")
     layer.enable("lab-nvidia.service", "sysinit.target")
+    # What a test sees must not depend on the time of day at which it runs.
+    for timer in _BY_THE_CLOCK:
+        layer.link(f"/etc/systemd/system/{timer}", "/dev/null")
 
 
 def _make_hypervisor(lab: Lab, guests: Sequence[str], layers: Layers, toolkit: Toolkit, prepared: bool) -> None:

@@ -169,7 +169,7 @@ class Engine:
             # A client on a busy machine takes its time to send a burst: wait for all of it, and let all of it be
             # garbage, so that the fault is certain.
             needed = int((self.settings.get("garbage") or {}).get("requests", 0))
-            end = time.time() + (10 if self.running >= 8 else 0)
+            end = time.time() + (30 if self.running >= 8 else 0)
             while self.running < needed and time.time() < end and time.time() - self._crowded > 2:
                 time.sleep(0.02)
             if needed and self.running >= needed:
