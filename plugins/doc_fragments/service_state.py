@@ -32,6 +32,11 @@ options:
         description: V(all) or a list of GPU indices.
         type: raw
         default: all
+      conflicts:
+        description: Names of instances that it cannot run beside, since they share its port or a GPU.
+        type: list
+        elements: str
+        default: []
       model_path:
         description: Folder of the checkpoint. The service user must be able to read its files.
         type: path

@@ -130,17 +130,32 @@ def _diagnosis(context: Context, checks: list[Check]) -> dict[str, t.Any]:
     return _diagnose.of_unit(context.run, context.places.unit, context.invocation_id, failed)
 
 
-def _keep(context: Context, proof: dict[str, t.Any], good: bool) -> None:
-    """Write the proof; a quick pass over a full proof of the same start adds nothing and keeps the richer one."""
-    old = _service.read_json(context.places.proof)
-    richer = (
+def is_recorded(places: Places, proof: dict[str, t.Any], instance: dict[str, t.Any]) -> bool:
+    """Whether the host's files say already what a cheap gate found, so that one which records would write nothing."""
+    old = _service.read_json(places.proof)
+    return (
+        _adds_nothing(proof, old)
+        and bool(not proof["kv_receipt"] or old.get("kv_receipt"))
+        and _service.is_newest_good(places, instance)
+        and not places.pending.exists()
+    )
+
+
+def _adds_nothing(proof: dict[str, t.Any], old: t.Any) -> bool:
+    """A cheap pass over a full proof of the same start."""
+    return bool(
         proof["quick"]
         and proof["passed"]
         and isinstance(old, dict)
         and old.get("passed")
         and old.get("invocation_id") == proof["invocation_id"]
     )
-    if not richer:
+
+
+def _keep(context: Context, proof: dict[str, t.Any], good: bool) -> None:
+    """Write the proof, unless there is a richer one of the same start."""
+    old = _service.read_json(context.places.proof)
+    if not _adds_nothing(proof, old):
         _service.write_json(context.places.proof, proof, mode=0o644)
     elif proof["kv_receipt"] and not old.get("kv_receipt"):
         _service.write_json(

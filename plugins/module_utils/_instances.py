@@ -90,6 +90,10 @@ def resolve(
     elif not entries and not findings.problems:
         findings.warn("sglang_instances", "is empty: this host serves nothing", id="no_instances")
     _check_together(instances, findings)
+    for instance in instances.values():
+        instance["conflicts"] = sorted(
+            {other["name"] for other in instances.values() if other is not instance and _overlap(instance, other)}
+        )
     return {
         "host": host,
         "stacks": catalogue.stacks,
@@ -350,6 +354,11 @@ def _check_together(instances: dict[str, Table], findings: Findings) -> None:
                     "list disjoint gpus, or write state: stopped for one of them",
                     "gpu_overlap",
                 )
+
+
+def _overlap(one: Table, other: Table) -> bool:
+    """Whether two instances cannot run at once, whatever their states are now."""
+    return one["listen"]["port"] == other["listen"]["port"] or bool(_shared_gpus(one["gpus"], other["gpus"]))
 
 
 def _shared_gpus(one: str | list[int], other: str | list[int]) -> str:

@@ -273,21 +273,37 @@ def good_entries(places: Places) -> list[dict[str, t.Any]]:
 
 def record_good(places: Places, proof: dict[str, t.Any], instance: dict[str, t.Any]) -> None:
     """Remember what runs now as good (release, unit, environment, what was asked) and end the pending deployment."""
-    unit_text, env_text = _text(places.unit_file), _text(places.env_file)
     entry = {
-        "release": linked_release(places),
-        "unit_text": unit_text,
-        "env_text": env_text,
+        **installed(places),
         "at": proof.get("at"),
         "invocation_id": proof.get("invocation_id"),
-        # What a later gate of this entry compares with; the environment is above, and may hold secrets.
-        "instance": {key: value for key, value in instance.items() if key != "env"},
+        "instance": _asked(instance),
     }
     known = good_entries(places)
-    if not (known and same(known[0], entry) and known[0].get("instance") == entry["instance"]):
+    if not is_newest_good(places, instance):
         older = [old for old in known if not same(old, entry)]
         write_json(places.good, {"version": 1, "entries": [entry, *older][:GOOD_KEPT]})
     end_pending(places)
+
+
+def is_newest_good(places: Places, instance: dict[str, t.Any]) -> bool:
+    """Whether what is installed is the newest good entry, recorded with what this instance asks for."""
+    known = good_entries(places)
+    return bool(known) and same(known[0], installed(places)) and known[0].get("instance") == _asked(instance)
+
+
+def installed(places: Places) -> dict[str, t.Any]:
+    """What the next start would use: ``{release, unit_text, env_text}``."""
+    return {
+        "release": linked_release(places),
+        "unit_text": _text(places.unit_file),
+        "env_text": _text(places.env_file),
+    }
+
+
+def _asked(instance: dict[str, t.Any]) -> dict[str, t.Any]:
+    # What a later gate of an entry compares with; the environment is in the entry's text, and may hold secrets.
+    return {key: value for key, value in instance.items() if key != "env"}
 
 
 def same(one: dict[str, t.Any], other: dict[str, t.Any]) -> bool:
@@ -297,11 +313,7 @@ def same(one: dict[str, t.Any], other: dict[str, t.Any]) -> bool:
 
 def is_good(places: Places) -> bool:
     """Whether exactly what is installed now (release, unit, environment) passed the gate before."""
-    now = {
-        "release": linked_release(places),
-        "unit_text": _text(places.unit_file),
-        "env_text": _text(places.env_file),
-    }
+    now = installed(places)
     return any(same(entry, now) for entry in good_entries(places))
 
 
@@ -310,11 +322,7 @@ def last_good(places: Places, previous: bool = False) -> dict[str, t.Any] | None
 
     With ``previous`` the newest entry that differs from what is installed, however old: an operator's step back.
     """
-    now = {
-        "release": linked_release(places),
-        "unit_text": _text(places.unit_file),
-        "env_text": _text(places.env_file),
-    }
+    now = installed(places)
     entries = good_entries(places)
     return next((entry for entry in (entries if previous else entries[:1]) if not same(entry, now)), None)
 

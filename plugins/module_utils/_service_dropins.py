@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.blackwell.sglang.plugins.module_utils._service import Places
 
 TRIAL = "90-backend-matrix.conf"
+EXCLUSIVE = "20-conflicts.conf"
 _BY_ROLE = "# Written by the role blackwell.sglang."
 
 
@@ -83,6 +84,27 @@ def obstacles(places: Places, drop_ins: t.Sequence[t.Mapping[str, t.Any]]) -> li
         }
         for each in overriding(drop_ins)
     ]
+
+
+def exclusive(places: Places, conflicts: t.Sequence[str]) -> dict[str, t.Any]:
+    """The drop-in by which systemd ends an instance that another one cannot run beside: ``{path, text, current}``.
+
+    Instances are stopped and started one after the other by the role; this counts for whoever starts a unit by hand. It
+    is no part of the unit file, so that an entry which comes or goes in the inventory restarts no other instance.
+
+    Args:
+        places: the instance.
+        conflicts: names of instances with its port or with GPUs of its own; without any the file must not exist.
+    """
+    path = pathlib.Path(places.unit_root, f"{places.unit}.d", EXCLUSIVE)
+    units = " ".join(f"sglang-{name}.service" for name in conflicts)
+    # After: the one that stops has freed its memory before the other starts.
+    text = f"{_BY_ROLE}sglang_service.\n[Unit]\nConflicts={units}\nAfter={units}\n" if units else ""
+    try:
+        there = path.read_text(encoding="utf-8")
+    except OSError:
+        there = ""
+    return {"path": str(path), "text": text, "current": there == text}
 
 
 def trial_files(places: Places) -> list[pathlib.Path]:

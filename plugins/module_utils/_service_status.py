@@ -31,7 +31,13 @@ def at_once(run: Run) -> Run:
 
 
 def ask(
-    run: Run, state: t.Mapping[str, t.Any], resolved: t.Iterable[dict[str, t.Any]], root: str, roots: dict[str, str]
+    run: Run,
+    state: t.Mapping[str, t.Any],
+    resolved: t.Iterable[dict[str, t.Any]],
+    root: str,
+    roots: dict[str, str],
+    *,
+    unchanged: bool = False,
 ) -> dict[str, t.Any]:
     """Ask the servers that run, and diagnose the units that should run and do not. Nothing is written.
 
@@ -41,13 +47,15 @@ def ask(
         resolved: the instances as ``sglang_resolved.instances`` has them.
         root: root of releases and instances.
         roots: other roots for tests, as for :func:`_service_plan.probe`.
+        unchanged: ask only the servers that nothing is to be done to, and diagnose nothing.
 
     Raises:
         SglangError: an instance that ``state`` does not hold.
 
     Returns ``{gates: {name: result of the gate}, diagnoses: {name: result of sglang_diagnose}, last_errors: {name:
     {restarts, at, diagnosis}}, interrupted: {name: {release, at, recovered}}, users: {index: words}}``. A gate that
-    could not be run at all has ``passed`` false, no checks, and says why in ``error``.
+    could not be run at all has ``passed`` false, no checks, and says why in ``error``; ``recorded`` says whether the
+    files of the host hold its result already.
     """
     found: dict[str, dict[str, t.Any]] = {"gates": {}, "diagnoses": {}, "last_errors": {}, "interrupted": {}}
     for instance in resolved:
@@ -61,9 +69,11 @@ def ask(
             )
         places = Places(name, root=root, **roots)
         one = state["instances"][name]
+        if unchanged and (one["action"], instance["state"]) != ("none", "started"):
+            continue
         if one["unit"]["active"] in ASKED:
             found["gates"][name] = _gate(run, instance, places)
-            error = _last_error(run, places, one["unit"])
+            error = None if unchanged else _last_error(run, places, one["unit"])
             if error:
                 found["last_errors"][name] = error
         elif instance["state"] == "started":
@@ -136,6 +146,8 @@ def _diagnosed(run: Run, unit: str, invocation_id: str = "", state: dict[str, t.
 def _gate(run: Run, instance: dict[str, t.Any], places: _service.Places) -> dict[str, t.Any]:
     try:
         context = _gate_run.context_of(run, instance, places, _gate_run.read_api_key(places))
-        return {**_gate_run.run_gate(context, quick=True, record=False), "error": ""}
+        result = _gate_run.run_gate(context, quick=True, record=False)
+        recorded = result["passed"] and _gate_run.is_recorded(places, result["proof"], instance)
+        return {**result, "error": "", "recorded": recorded}
     except SglangError as exc:
-        return {"passed": False, "checks": [], "proof": {}, "diagnosis": None, "error": str(exc)}
+        return {"passed": False, "checks": [], "proof": {}, "diagnosis": None, "error": str(exc), "recorded": False}

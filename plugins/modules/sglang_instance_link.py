@@ -86,7 +86,7 @@ deployment:
   type: str
   sample: 5f0c77a1d2b94e36
 interruption:
-  description: With V(restore), why the deployment had ended before; empty when it had not.
+  description: How a boot ended the deployment before this step; empty when none did. Also where the module fails.
   returned: always
   type: str
   sample: the host was booted since this deployment of qwen began at 2026-11-29T18:04:02Z
@@ -135,7 +135,9 @@ def main() -> None:
     try:
         step = _step(module, places, previous)
     except SglangError as exc:
-        module.fail_json(msg=str(exc), **exc.as_dict())
+        ended = _service.interruption(places, module.params["deployment"])
+        booted = ended["words"] if ended and ended["by"] == "boot" else ""
+        module.fail_json(msg=str(exc), interruption=booted, **exc.as_dict())
     except OSError as exc:
         module.fail_json(msg=f"{places.name}: {module.params['stage']}: {exc}")
     trial = [str(path) for path in _service_dropins.trial_files(places) if path.exists()]

@@ -57,6 +57,8 @@ instances:
       release_state: verified
       files: [{path: /etc/systemd/system/sglang-qwen.service, current: true}]
       drop_ins: [{path: /etc/systemd/system/sglang-.service.d/10-nccl.conf, kind: role, sets: [Environment]}]
+      exclusive:
+        {path: /etc/systemd/system/sglang-qwen.service.d/20-conflicts.conf, text: "", current: true}
       listeners: [{pid: 812, name: python, user: sglang, unit: sglang-qwen.service, address: 127.0.0.1}]
       pending: null
       is_good: true

@@ -26,6 +26,13 @@ options:
     type: list
     elements: dict
     required: true
+  ask:
+    description:
+      - V(all) asks every server that runs. V(unchanged) asks those alone that nothing is to be done to, and diagnoses
+        nothing; it is for a role that does the rest.
+    type: str
+    choices: [all, unchanged]
+    default: all
 notes:
   - The target needs the Python library requests for instances that run.
 seealso:
@@ -98,6 +105,7 @@ gates:
   description:
     - By name, the cheap part of the gate of each instance that runs, as M(blackwell.sglang.sglang_gate) returns it.
     - C(error) says why it could not be run at all, and is empty where it was run.
+    - C(recorded) says whether the proofs on the host hold the result already.
   returned: always
   type: dict
   sample: {qwen: {passed: true, checks: [], proof: {kv: {effective_dtype: bfloat16, verdict: ok}}, error: ""}}
@@ -135,13 +143,15 @@ def main() -> None:
         argument_spec={
             **_service_plan.ARGUMENTS,
             "resolved": {"type": "list", "elements": "dict", "required": True},
+            "ask": {"type": "str", "choices": ["all", "unchanged"], "default": "all"},
         },
         supports_check_mode=True,
     )
     run = _service_status.at_once(_service.runner(module))
     state = _service_plan.from_params(run, module.params)
+    resolved, root, unchanged = module.params["resolved"], module.params["root"], module.params["ask"] == "unchanged"
     try:
-        state.update(_service_status.ask(run, state, module.params["resolved"], module.params["root"], {}))
+        state.update(_service_status.ask(run, state, resolved, root, {}, unchanged=unchanged))
     except SglangError as exc:
         module.fail_json(msg=str(exc), **exc.as_dict())
     module.exit_json(changed=False, **state)

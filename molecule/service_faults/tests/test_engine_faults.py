@@ -21,6 +21,7 @@ def test_the_gate_finds_it_and_the_old_service_comes_back(bench: Bench, fault: F
     after = bench.look()
     left = bench.serves(after)
     gib = bench.failed_gib(before, after)
+    down = report["timings"]["downtime_seconds"].get("qwen", 0)
     back = bool(served["rollback"] and served["rollback"]["gate"]["passed"])
     row = bench.note(
         fault.name,
@@ -42,7 +43,8 @@ def test_the_gate_finds_it_and_the_old_service_comes_back(bench: Bench, fault: F
     if fault.diagnosis == "unknown":
         assert fault.settings["message"] in served["diagnosis"]["what"]
     assert served["diagnosis"]["what"][:40] in " ".join(page.split()), page
-    assert "passed its gate" in run.output
+    assert 0 < down < run.seconds, report["timings"]
+    assert "passed its gate, after" in " ".join(run.output.split())
     row.right = True
 
 

@@ -6,7 +6,7 @@ import json
 import time
 import typing as t
 
-from bench import UNIT, Bench
+from bench import SCENARIO, UNIT, Bench
 
 MODEL = "/models/Qwen3.5-397B-A17B-NVFP4"
 # Holds 40,000 MiB of GPU 0 as its own process, under another user than the service's.
@@ -202,4 +202,29 @@ def test_the_guest_is_booted_again(bench: Bench) -> None:
         started,
     )
     assert again, bench.serves()
+    row.right = True
+
+
+def test_a_start_that_systemd_refuses(bench: Bench) -> None:
+    """No process of the engine ever runs, so no log of its own can say why."""
+    started = time.monotonic()
+    options = {
+        "sglang_service_unit_options": {"ReadWritePaths": "-/run/lab-gpus", "SupplementaryGroups": "no-such-group"}
+    }
+    run = bench.playbooks.run(str(SCENARIO / "serve.yml"), variables=options)
+    said = " ".join(run.output.split())
+    (served,) = bench.report()["instances"]
+    diagnosis = (served["diagnosis"] or {}).get("id")
+    left = bench.serves()
+    row = bench.note(
+        "a unit that systemd cannot start",
+        "status 2, the diagnosis names the step of systemd; the old service is back",
+        f"status {run.rc}, {diagnosis}; {left or 'serves'}",
+        started,
+    )
+    assert run.rc == 2, run.output
+    assert "216/GROUP" in said, run.output
+    assert diagnosis not in (None, "unknown", "nothing"), run.output
+    assert "is back and passed its gate" in said
+    assert left == []
     row.right = True

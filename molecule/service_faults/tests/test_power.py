@@ -79,3 +79,43 @@ def test_the_power_goes_and_the_controller_lives_on(bench: Bench, step: str) -> 
     assert told, run.output
     assert bench.report()["result"] == "failed"
     require_back(bench, row)
+
+
+@pytest.mark.parametrize("lives", [False, True], ids=["the controller goes too", "the controller lives on"])
+def test_the_power_goes_while_another_instance_takes_the_place(bench: Bench, lives: bool) -> None:
+    """The new one was never good, so the boot must bring back what made room for it."""
+    started = time.monotonic()
+    before = bench.show("InvocationID")
+    (qwen,) = bench.variables()["sglang_instances"]
+    (other,) = bench.variables(NAN)["sglang_instances"]
+    both = [{**qwen, "state": "stopped"}, {**other, "name": "other"}]
+    variables = {"sglang_instances": both, "ansible_ssh_retries": 6}
+    header = " : Start the unit]"
+
+    def cut() -> None:
+        time.sleep(1)
+        bench.on("pve1", "pct stop 101; pct start 101")
+
+    if lives:
+        run = bench.playbooks.run(*SITE, variables=variables, at=header, act=cut)
+    else:
+        run = bench.playbooks.run(*SITE, variables=variables, kill_at=header, kill_after=1.0)
+        bench.power("pct stop 101; pct start 101")
+    again = bench.until(lambda: bench.serves() == [] and bench.show("InvocationID") != before, 150)
+    said = " ".join(run.output.split())
+    told = "qwen, which had made room, serves again and passed its gate" in said
+    row = bench.note(
+        f"power cut while another instance takes the place; {'the controller lives on' if lives else 'it goes too'}",
+        "the boot serves the one that made room, proved",
+        f"status {run.rc}, told: {told}; back: {again}; {bench.serves() or 'serves'}",
+        started,
+    )
+    assert again, bench.host.check_output("journalctl -b -n 600 --no-pager")
+    assert bench.show("ActiveState", "sglang-other.service") == "inactive"
+    assert bench.show("UnitFileState", "sglang-other.service") == "disabled"
+    assert told == lives, run.output
+    assert run.rc == 2 if lives else run.killed, run.output
+    after = bench.playbooks.run(*SITE, variables={"sglang_instances": [qwen, {**other, "state": "stopped"}]})
+    assert after.rc == 0, after.output
+    assert bench.serves() == []
+    row.right = True

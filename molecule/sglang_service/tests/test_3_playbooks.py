@@ -29,16 +29,13 @@ def test_status_shows_the_proof_and_changes_nothing(playbooks: Playbooks, tmp_pa
     assert kept["gates"]["qwen"]["passed"]
 
 
-def test_a_second_run_costs_two_calls_of_this_role(playbooks: Playbooks, service: t.Any) -> None:
+def test_a_second_run_costs_one_call_of_this_role(playbooks: Playbooks, service: t.Any) -> None:
     before = service.show("InvocationID")
     run = playbooks.run(CONVERGE)
     assert run.rc == 0, run.output
     assert run.changed == {}, run.output
     calls = [call[2].rsplit(".", 1)[-1] for call in run.module_calls]
-    assert [call for call in calls if call not in ("sglang_release_info", "sglang_release")] == [
-        "sglang_service_info",
-        "sglang_gate",
-    ], calls
+    assert [call for call in calls if call not in ("sglang_release_info", "sglang_release")] == ["sglang_status_info"]
     assert service.show("InvocationID") == before
 
 

@@ -9,7 +9,16 @@ from playbooks import Playbooks
 # What stays, as the playbook says: the service user (and the copies that useradd makes of its files).
 STAYS = {f"/etc/{name}-" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")}
 TRIAL = "/run/systemd/system/sglang-qwen.service.d/90-backend-matrix.conf"
-WANTED = {"sglang_uninstall_confirm": True, "sglang_service_remove_releases": True}
+# The second one was installed by test_3_switch.py.
+INSTANCES = [
+    {"name": name, "state": state, "profile": "qwen3_5_397b_nvfp4", "stack": "lab", "model_path": "/models/any"}
+    for name, state in (("qwen", "started"), ("other", "stopped"))
+]
+WANTED = {
+    "sglang_uninstall_confirm": True,
+    "sglang_service_remove_releases": True,
+    "sglang_instances": INSTANCES,
+}
 
 
 def test_no_file_of_the_roles_is_left(host: t.Any, playbooks: Playbooks) -> None:

@@ -158,6 +158,26 @@ def test_started_instances_share_nothing(first: dict[str, t.Any], second: dict[s
     assert sorted(problem["id"] for problem in result["problems"]) == ids
 
 
+@pytest.mark.parametrize(
+    ("second", "conflicts"),
+    [
+        ({"gpus": [4, 5, 6, 7], "args": {"tp_size": 4, "port": 30001}}, []),
+        ({"gpus": [3, 4, 5, 6], "args": {"tp_size": 4, "port": 30001}}, ["b"]),
+        ({"gpus": [4, 5, 6, 7]}, ["b"]),
+        ({"args": {"tp_size": 4, "port": 30001}}, ["b"]),
+    ],
+    ids=["nothing", "a GPU", "the port", "all GPUs"],
+)
+def test_an_instance_names_those_that_it_cannot_run_beside(second: dict[str, t.Any], conflicts: list[str]) -> None:
+    """Also while one of them is stopped, which is what makes room for the other."""
+    args = {"args": {"tp_size": 4}}
+    result = resolve(
+        one(**{"name": "a", **args, "gpus": [0, 1, 2, 3]}), one(**{"name": "b", **args, "state": "stopped", **second})
+    )
+    assert result["problems"] == []
+    assert [each["conflicts"] for each in result["instances"]] == [conflicts, ["a"] if conflicts else []]
+
+
 def test_unset_instances_are_a_problem_and_an_empty_list_is_a_warning() -> None:
     unset = _instances.resolve({}, STACKS, PROFILES)
     assert [problem["id"] for problem in unset["problems"]] == ["no_instances"]

@@ -87,3 +87,21 @@ def test_a_trial_is_taken_away_whole_and_nothing_else(places: _service.Places) -
     assert [str(path) for path in pathlib.Path(places.runtime_root).rglob("*.conf")] == [mine]
     assert not pathlib.Path(places.runtime_root, "sglang-verify@qwen.service.d").exists()
     assert _service_dropins.clear_trial(places) == []
+
+
+def test_instances_that_exclude_each_other_say_so_to_systemd(tmp_path: pathlib.Path) -> None:
+    places = _service.Places("qwen", unit_root=str(tmp_path))
+    wanted = _service_dropins.exclusive(places, ["kimi", "other"])
+    assert wanted["path"] == str(tmp_path / "sglang-qwen.service.d/20-conflicts.conf")
+    assert "Conflicts=sglang-kimi.service sglang-other.service\n" in wanted["text"]
+    assert not wanted["current"]
+    path = pathlib.Path(wanted["path"])
+    path.parent.mkdir()
+    path.write_text(wanted["text"], encoding="utf-8")
+    assert _service_dropins.exclusive(places, ["kimi", "other"])["current"]
+    assert not _service_dropins.exclusive(places, ["kimi"])["current"]
+    assert _service_dropins.exclusive(places, []) == {"path": str(path), "text": "", "current": False}
+    (found,) = _service_dropins.find(places)
+    assert found["kind"] == "role", "it is no reason to deploy"
+    path.unlink()
+    assert _service_dropins.exclusive(places, [])["current"]

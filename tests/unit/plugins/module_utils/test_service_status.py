@@ -12,6 +12,7 @@ from typing import Any
 import gate_kit
 import pytest
 from ansible_collections.blackwell.sglang.plugins.module_utils import (
+    _gate_run,
     _service,
     _service_failure,
     _service_plan,
@@ -241,3 +242,30 @@ def test_a_look_at_what_runs_well_does_not_load_the_catalogue_of_failures() -> N
     environment = {**os.environ, "PYTHONPATH": str(ROOT / ".collections")}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_is_proved_and_recorded_needs_no_other_gate(serve: Serve, model: pathlib.Path) -> None:
+    host = serve()
+    host.engine.wait()
+    release = host.places.release("r1")
+    release.mkdir(parents=True)
+    (release / "release.json").write_text(json.dumps({"state": "verified"}), encoding="utf-8")
+    _service.switch(host.places, "r1")
+    assert not look(host, model)["gates"]["qwen"]["recorded"], "no proof yet"
+    instance = {**gate_kit.instance(host.engine, model, {}), "state": "started"}
+    context = _gate_run.context_of(host.run, instance, host.places, None)
+    assert _gate_run.run_gate(context, good=True)["passed"]
+    assert look(host, model)["gates"]["qwen"]["recorded"]
+    assert not look(host, model, request_timeout=21)["gates"]["qwen"]["recorded"], "something else is asked for"
+    _service.begin_pending(host.places, "r", "2026-11-29T18:00:00Z")
+    assert not look(host, model)["gates"]["qwen"]["recorded"], "a deployment is to be ended"
+
+
+def test_only_what_nothing_is_to_be_done_to_is_asked(serve: Serve, model: pathlib.Path) -> None:
+    host = serve()
+    host.engine.wait()
+    state: dict[str, Any] = {"instances": {"qwen": {"action": "deploy", "unit": {"active": "active", "restarts": 0}}}}
+    resolved = [{**gate_kit.instance(host.engine, model, {}), "state": "started"}]
+    roots = {name: getattr(host.places, name) for name in ("state_root", "config_root", "unit_root")}
+    seen = _service_status.ask(host.run, state, resolved, host.places.root, roots, unchanged=True)
+    assert (seen["gates"], seen["diagnoses"]) == ({}, {})
