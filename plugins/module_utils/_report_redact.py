@@ -35,7 +35,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?P<name>\b\w*(?:API_KEY|TOKEN|PASSWORD|SECRET)\w*)=(?P<value>[^\s'\",;]+)"), r"\g<name>=" + HIDDEN),
     (
         re.compile(
-            r"(?P<name>['\"]?\b(?:api_key|apikey|password|secret|authorization)['\"]?\s*:\s*)(?P<value>['\"]?[^\s'\",}]+)",
+            # but for the name of a variable, as in what is to be written into an inventory
+            r"(?P<name>['\"]?\b(?:api_key|apikey|password|secret|authorization)['\"]?\s*:\s*)"
+            r"(?!['\"]?\{\{ *\w+ *\}\})(?P<value>['\"]?[^\s'\",}]+)",
             re.IGNORECASE,
         ),
         r"\g<name>" + HIDDEN,

@@ -159,6 +159,7 @@ def test_no_secret_and_no_personal_path_gets_in() -> None:
         "API_KEY=sesame-open",
         "SGLANG_API_KEY=sesame-open",
         '{"api_key": "sesame-open"}',
+        '{"api_key": "{{sesame-open"}',
         "api_key: sesame-open",
         "Authorization: Bearer sesame-open",
         "https://u:sesame-open@host/simple/",
@@ -171,7 +172,14 @@ def test_secrets_in_sentences(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["#tokens: 341952", "max_total_num_tokens=1194148", "token_capacity", "http://10.0.0.1:8080/simple/"]
+    "text",
+    [
+        "#tokens: 341952",
+        "max_total_num_tokens=1194148",
+        "token_capacity",
+        "http://10.0.0.1:8080/simple/",
+        '{"api_key": "{{ vault_sglang_api_key }}"}, then',
+    ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert _report_redact.Redactor().text(text) == text
