@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import pathlib
+import re
+import time
 import typing as t
 
 from playbooks import Playbooks
@@ -27,6 +30,9 @@ def test_status_shows_the_proof_and_changes_nothing(playbooks: Playbooks, tmp_pa
     assert "KV cache bfloat16 (ok)" in run.output
     kept = json.loads((tmp_path / "sglang1.json").read_text())
     assert kept["gates"]["qwen"]["passed"]
+    assert kept["last_errors"] == {}
+    user = r"GPU 0: \d+ of 97887 MiB, sglang::scheduler_TP0 pid \d+ \(sglang, sglang-qwen\.service\)"
+    assert re.search(user, run.output), run.output
 
 
 def test_a_second_run_costs_one_call_of_this_role(playbooks: Playbooks, service: t.Any) -> None:
@@ -37,6 +43,32 @@ def test_a_second_run_costs_one_call_of_this_role(playbooks: Playbooks, service:
     calls = [call[2].rsplit(".", 1)[-1] for call in run.module_calls]
     assert [call for call in calls if call not in ("sglang_release_info", "sglang_release")] == ["sglang_status_info"]
     assert service.show("InvocationID") == before
+
+
+def test_status_tells_why_systemd_restarted_the_service(
+    host: t.Any, playbooks: Playbooks, service: t.Any, tmp_path: pathlib.Path
+) -> None:
+    before = service.show("InvocationID")
+    host.check_output(f"kill -KILL {service.show('MainPID')}")
+    deadline = time.monotonic() + 60
+    ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:30000/health')"
+    while service.show("InvocationID") == before or host.run("python3 -c %s", ask).rc != 0:
+        assert time.monotonic() < deadline, host.check_output(f"systemctl status {service.unit} || true")
+        time.sleep(1)
+    run = playbooks.run("playbooks/status.yml", variables={"sglang_status_json": str(tmp_path)})
+    assert run.rc == 0, run.output
+    assert "last error (1 restart): " in run.output
+    error = json.loads((tmp_path / "sglang1.json").read_text())["last_errors"]["qwen"]
+    assert error["diagnosis"]["invocation_id"] == before
+    assert abs(host_time(host) - time_of(error["at"])) < 120
+
+
+def host_time(host: t.Any) -> float:
+    return float(host.check_output("date +%s"))
+
+
+def time_of(stamp: str) -> float:
+    return datetime.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S%z").timestamp()
 
 
 def test_restart_proves_the_new_start(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
