@@ -54,7 +54,8 @@ class ActionModule(ActionBase):
         _validated, options = self.validate_argument_spec(argument_spec=SPEC)
         self._vars = task_vars or {}
         self._host = str(self._vars.get("inventory_hostname", ""))
-        instance = options["instance"]
+        # Without its environment, which may hold a token: a module writes its arguments into the journal of the host.
+        instance = {key: value for key, value in options["instance"].items() if key != "env"}
         if options["prompts_per_level"] < _bench_plan.PROMPTS_PER_LEVEL:
             self._show(f"{options['prompts_per_level']} prompts per concurrent request: ramp and drain weigh heavily")
         shape = _bench_plan.Shape(options["input_len"], options["output_len"], options["dataset"])

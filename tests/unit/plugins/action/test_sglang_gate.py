@@ -100,6 +100,7 @@ def gate(host: Started, monkeypatch: pytest.MonkeyPatch, check_mode: bool = Fals
         "model_path": "/models/x",
         "listen": {"host": "127.0.0.1", "port": host.port},
         "gate": {"ready_timeout": 150},
+        "env": {"HF_TOKEN": "t0ken"},
     }
     task = Task()
     task.args = {"instance": instance, **args}
@@ -148,6 +149,14 @@ def test_the_wait_is_of_one_start_and_tells_the_module_how_long_it_took(
     assert first.get("invocation_id", "") == ""
     assert {call["invocation_id"] for call in others} == {INVOCATION}
     assert [call["waited"] for call in started.calls] == [5.0 * number for number in range(len(started.calls))]
+
+
+def test_no_environment_reaches_the_host_whose_journal_keeps_the_arguments_of_modules(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate(started, monkeypatch)
+    assert started.calls
+    assert [call for call in started.calls if "t0ken" in str(call)] == []
 
 
 def test_a_unit_that_fails_ends_the_wait_at_once_with_its_diagnosis(
