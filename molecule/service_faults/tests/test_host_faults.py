@@ -228,3 +228,31 @@ def test_a_start_that_systemd_refuses(bench: Bench) -> None:
     assert "is back and passed its gate" in said
     assert left == []
     row.right = True
+
+
+def test_a_way_back_that_fails_too(bench: Bench) -> None:
+    """The old unit names a group that is gone by now: both results are told, and nothing that is not proved runs."""
+    started = time.monotonic()
+    bench.host.check_output("groupadd --system lab-passing")
+    options = {"ReadWritePaths": "-/run/lab-gpus", "SupplementaryGroups": "lab-passing"}
+    first = bench.playbooks.run(str(SCENARIO / "serve.yml"), variables={"sglang_service_unit_options": options})
+    assert first.rc == 0, first.output
+    bench.host.check_output("groupdel lab-passing")
+    run = bench.serve({"fault": "nan"})
+    said = " ".join(run.output.split())
+    told = "was put back and did not pass its gate either" in said and "does not start at boot" in said
+    seen, used = bench.look(), max(bench.used_mib())
+    (served,) = bench.report()["instances"]
+    row = bench.note(
+        "neither the new one nor the old one can serve",
+        "status 2 with both results; stopped, out of the boot, GPUs free",
+        f"status {run.rc}, told: {told}; {seen['ActiveState']} and {seen['UnitFileState']}; {used} MiB",
+        started,
+    )
+    assert run.rc == 2, run.output
+    assert "right.logprobs" in said
+    assert told, run.output
+    assert served["rollback"]["gate"]["passed"] is False
+    assert (seen["ActiveState"], seen["UnitFileState"], seen["pending"]) == ("inactive", "disabled", False)
+    assert used < 512
+    row.right = True
