@@ -317,13 +317,22 @@ def is_good(places: Places) -> bool:
     return any(same(entry, now) for entry in good_entries(places))
 
 
-def last_good(places: Places, previous: bool = False) -> dict[str, t.Any] | None:
+def last_good(
+    places: Places, previous: bool = False, release: str | None = None, booted: bool = False
+) -> dict[str, t.Any] | None:
     """Where a failed deployment goes back to: the newest good entry, unless that is what is installed now.
 
-    With ``previous`` the newest entry that differs from what is installed, however old: an operator's step back.
+    Args:
+        places: of the instance.
+        previous: take the newest entry that differs from what is installed, however old: an operator's step back.
+        release: only entries of this release count, and the newest of them may be what is installed. With ``previous``
+            it may not: the release may be a pin of the inventory, under which arguments were changed.
+        booted: a boot put the newest entry back, so it may be what is installed.
     """
+    entries = [entry for entry in good_entries(places) if release in (None, entry["release"])]
+    if booted or (release and not previous):
+        return entries[0] if entries else None
     now = installed(places)
-    entries = good_entries(places)
     return next((entry for entry in (entries if previous else entries[:1]) if not same(entry, now)), None)
 
 
@@ -427,8 +436,8 @@ def require_verified(places: Places, release_id: str) -> None:
         )
 
 
-def restore(places: Places, entry: dict[str, t.Any]) -> list[str]:
-    """Put a good entry back: unit file, environment and link; what was changed.
+def restore(places: Places, entry: dict[str, t.Any], dry: bool = False) -> list[str]:
+    """Put a good entry back: unit file, environment and link; what was changed, with ``dry`` only what would be.
 
     Raises:
         SglangError: its release is gone or not verified any more.
@@ -438,9 +447,10 @@ def restore(places: Places, entry: dict[str, t.Any]) -> list[str]:
     files = ((places.unit_file, entry["unit_text"], 0o644), (places.env_file, entry["env_text"], 0o600))
     for path, text, mode in files:
         if text is not None and _text(path) != text:
-            write_text(path, text, mode)
+            if not dry:
+                write_text(path, text, mode)
             changed.append(str(path))
-    if switch(places, entry["release"]):
+    if linked_release(places) != entry["release"] if dry else switch(places, entry["release"]):
         changed.append(str(places.link))
     return changed
 

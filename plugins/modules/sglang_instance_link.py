@@ -51,8 +51,8 @@ options:
     default: ""
   previous:
     description:
-      - With V(restore) and without O(release), whether entries behind the newest one may be taken, when the newest is
-        what is installed. That is an operator's step back; after a failed gate it stays off.
+      - With V(restore), whether entries behind the newest one may be taken, when the newest (of O(release), if that is
+        given) is what is installed. That is an operator's step back; after a failed gate it stays off.
     type: bool
     default: false
   root:
@@ -96,7 +96,7 @@ instance:
   type: dict
   sample: {name: qwen, engine_version: 0.5.12.post1, tp_size: 8}
 restored:
-  description: What V(restore) changed.
+  description: What V(restore) changed, in check mode what it would change.
   returned: always
   type: list
   elements: str
@@ -175,23 +175,20 @@ def _restore(module: AnsibleModule, places: _service.Places) -> dict[str, t.Any]
     ended = _service.interruption(places, module.params["deployment"])
     if ended and ended["by"] != "boot":
         _service.require_deployment(places, module.params["deployment"])
-    if ended or release:
-        # After a boot the newest one is there already, unless the step that was repeated wrote a file over it.
-        known = (each for each in _service.good_entries(places) if release in (None, each["release"]))
-        entry = next(known, None)
-    else:
-        entry = _service.last_good(places, module.params["previous"])
+    # After a boot the newest one is there already, unless the step that was repeated wrote a file over it.
+    entry = _service.last_good(places, module.params["previous"], release, booted=ended is not None)
     if entry is None:
         raise SglangError(
             f"instance {places.name} has nothing else that was good"
             + (f" with release {release}" if release else " to go back to"),
             where=str(places.good),
-            fix="deploy a release that passes the gate first",
+            fix="deploy what passes the gate first"
+            + (", or name another release in sglang_service_releases, which may pin this one" if release else ""),
             kind="no_good",
         )
-    restored = [] if module.check_mode else _service.restore(places, entry)
+    restored = _service.restore(places, entry, dry=module.check_mode)
     return {
-        "changed": bool(restored) or module.check_mode,
+        "changed": bool(restored),
         "release": entry["release"],
         "restored": restored,
         "instance": entry.get("instance") or {},

@@ -116,12 +116,24 @@ def test_rollback_goes_back_to_what_was_good_before(host: t.Any, playbooks: Play
     look = playbooks.run("playbooks/rollback.yml", "--check")
     assert look.rc == 0, look.output
     assert host.file(f"/etc/systemd/system/{service.unit}").content_string == with_key
-    run = playbooks.run("playbooks/rollback.yml")
+    # A pin of the inventory names what is linked; under it the arguments before come back all the same.
+    linked = pathlib.PurePath(host.check_output("readlink /opt/sglang/instances/qwen/release")).name
+    run = playbooks.run("playbooks/rollback.yml", variables={"sglang_service_releases": {"qwen": linked}})
     assert run.rc == 0, run.output
     assert "LoadCredential" not in host.file(f"/etc/systemd/system/{service.unit}").content_string
     proof = json.loads(host.file("/var/lib/sglang/qwen/proof.json").content_string)
     assert proof["passed"]
     assert proof["invocation_id"] == service.show("InvocationID")
+
+
+def test_a_rollback_to_what_was_never_good_touches_nothing(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
+    before = service.show("InvocationID")
+    never = {"sglang_service_releases": {"qwen": "20200101T000000Z-00000000"}}
+    run = playbooks.run("playbooks/rollback.yml", variables=never)
+    assert run.rc != 0
+    assert "nothing else that was good with release 20200101T000000Z-00000000" in run.output
+    assert service.show("InvocationID") == before
+    assert not host.file("/var/lib/sglang/qwen/pending.json").exists, "the next run would deploy again"
 
 
 def test_uninstall_does_nothing_unless_it_is_meant(playbooks: Playbooks, service: t.Any) -> None:

@@ -81,6 +81,38 @@ def test_an_operators_step_back_goes_further_than_a_failed_gate(places: _service
     assert step["release"] == "1"
 
 
+def test_a_step_back_under_a_pinned_release_goes_to_its_arguments_before(places: _service.Places) -> None:
+    """Seen on a real host: the pin of the inventory named what was installed, which was started again as it was."""
+    release(places, "0")
+    release(places, "1")
+    for name, arguments in (("0", "first"), ("1", "before"), ("1", "now")):
+        install(places, name, arguments)
+        _service.record_good(places, {"at": arguments}, {"name": "qwen"})
+    entry = _service.last_good(places, previous=True, release="1")
+    assert entry is not None
+    assert entry["at"] == "before"
+    planned = _service.restore(places, entry, dry=True)
+    assert planned == [str(places.unit_file), str(places.env_file)]
+    assert _service.last_good(places, previous=True, release="1") == entry, "a look changes nothing"
+    assert _service.restore(places, entry) == planned
+    first = _service.last_good(places, previous=True, release="0")
+    assert first is not None
+    assert first["at"] == "first"
+    assert _service.restore(places, first, dry=True) == [str(places.unit_file), str(places.env_file), str(places.link)]
+    assert _service.last_good(places, previous=True, release="2") is None
+
+
+def test_a_release_that_is_named_may_be_what_is_installed(places: _service.Places) -> None:
+    release(places, "1")
+    install(places, "1", "now")
+    _service.record_good(places, {"at": "t"}, {"name": "qwen"})
+    for named in ({"release": "1"}, {"booted": True}):
+        entry = _service.last_good(places, **named)
+        assert entry is not None
+        assert _service.restore(places, entry) == []
+    assert _service.last_good(places, previous=True, release="1") is None, "there is nothing else to go back to"
+
+
 def test_good_entries_are_few_and_the_newest_first(places: _service.Places) -> None:
     for name in "12345":
         release(places, name)
