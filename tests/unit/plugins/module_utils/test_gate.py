@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import pathlib
+import re
 import threading
 from typing import Any
 
@@ -91,6 +92,20 @@ def test_without_settings_the_gate_reaches_the_sizes_at_which_faults_show(
     result = serve(**fault).gate(model)
     assert failed(result) == [check], result["checks"]
     assert reason in check_of(result, check)["evidence"][-1]
+
+
+def test_the_second_answer_comes_from_the_prefix_cache_of_a_hybrid_model(serve: Serve, model: pathlib.Path) -> None:
+    seen = check_of(serve().gate(model), "right.same")
+    words = next(each for each in seen["evidence"] if each.startswith("cached tokens: "))
+    first, second, whole = (int(each) for each in re.findall(r"\d+", words))
+    assert first == 0
+    assert whole - 16 < second < whole, "all but the end"
+
+
+def test_without_a_prefix_cache_the_gate_says_that_nothing_came_from_it(serve: Serve, model: pathlib.Path) -> None:
+    without = check_of(serve("--disable-radix-cache").gate(model), "right.same")
+    assert without["passed"]
+    assert "nothing came from the prefix cache, so this says nothing about it" in without["evidence"]
 
 
 def test_a_server_of_short_requests_is_asked_with_a_prompt_that_fits(serve: Serve, model: pathlib.Path) -> None:
