@@ -88,7 +88,8 @@ def test_the_power_goes_while_another_instance_takes_the_place(bench: Bench, liv
     before = bench.show("InvocationID")
     (qwen,) = bench.variables()["sglang_instances"]
     (other,) = bench.variables(NAN)["sglang_instances"]
-    both = [{**qwen, "state": "stopped"}, {**other, "name": "other"}]
+    other["name"] = "other"
+    both = [{**qwen, "state": "stopped"}, other]
     variables = {"sglang_instances": both, "ansible_ssh_retries": 6}
     header = " : Start the unit]"
 
