@@ -23,8 +23,8 @@ from ansible_collections.blackwell.sglang.plugins.module_utils._gate_limit impor
 # Seconds between two looks: quick at first, since a small model is up at once, then easy on the host.
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 2.0
-# Newest journal lines that the phase is read from.
-TAIL_LINES = 60
+# Newest journal lines that the phase is read from: more than these looks leave in a long warm-up, one line each.
+TAIL_LINES = 1000
 
 
 @dataclasses.dataclass
@@ -147,7 +147,7 @@ def _doing(context: Context, words: str) -> tuple[str, str]:
     except SglangError:
         return words, ""
     now = phase(log.tail)
-    return f"{words}; {now.words}", now.line
+    return f"{words}; {now.words}" if now.words else words, now.line
 
 
 def failed_check(waited: Wait, seconds: float, limit: Limit | None) -> Check:

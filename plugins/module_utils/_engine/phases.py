@@ -39,7 +39,10 @@ _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z]+\d+)*\] ?")
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """``words`` for the screen, ``line`` the log line it was read from, ``index`` where it stands among the lines."""
+    """``words`` for the screen, ``line`` the log line it was read from, ``index`` where it stands among the lines.
+
+    Words are empty where an engine speaks and none of its lines is known.
+    """
 
     words: str
     line: str
@@ -53,4 +56,5 @@ def phase(lines: list[str]) -> Phase:
             match = pattern.search(lines[index])
             if match:
                 return Phase(match.expand(words), _STAMP.sub("", lines[index])[:200], index)
-    return Phase("starting Python and importing the engine", "", -1)
+    speaks = any(_STAMP.match(line) for line in lines)
+    return Phase("" if speaks else "starting Python and importing the engine", "", -1)

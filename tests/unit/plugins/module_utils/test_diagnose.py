@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from ansible_collections.blackwell.sglang.plugins.module_utils import _diagnose
+from ansible_collections.blackwell.sglang.plugins.module_utils import _diagnose, _gate_ready, _gate_settings
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.phases import phase
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signature import Signature
 from ansible_collections.blackwell.sglang.plugins.module_utils._engine.signatures import CATALOGUE
@@ -284,6 +284,17 @@ def test_a_long_log_takes_no_time() -> None:
 )
 def test_phases(line: str, words: str) -> None:
     assert phase([line]).words.startswith(words)
+
+
+def test_a_long_warm_up_is_not_taken_for_the_start_of_python() -> None:
+    """Seen on a real server: its log then held nothing but the gate's own questions for minutes."""
+    asked = '[2026-11-30 06:45:02] INFO:     127.0.0.1:53826 - "GET /health HTTP/1.1" 503 Service Unavailable'
+    up = "[2026-11-30 06:43:10] INFO:     Uvicorn running on http://127.0.0.1:30000 (Press CTRL+C to quit)"
+    assert phase([asked] * 60).words == ""
+    assert phase([up, *[asked] * 900]).words.startswith("warming up")
+    assert phase([]).words == phase(["  warnings.warn("]).words == "starting Python and importing the engine"
+    longest = _gate_settings.DEFAULTS["ready_timeout"]
+    assert longest < _gate_ready.TAIL_LINES * _gate_ready.LONGEST_PAUSE_S, "a look each pause, a line each look"
 
 
 def test_a_later_phase_wins() -> None:
