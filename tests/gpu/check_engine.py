@@ -14,7 +14,10 @@ failures   four starts that the engine ends itself, each diagnosed from its real
 serve      BF16 cache on the FP8 checkpoint: the role brings it up, the gate, the proof, a run that changes nothing
 sweep      throughput over concurrency 1 to 64 with the engine's own client
 auto       the FP8 checkpoint with kv_cache_dtype auto: the guard before and after the start
+refuse     over a good service the role refuses an unordered FP8 cache and a need that cannot fit; nothing stops
 nan        the role is given the NaN checkpoint: gate, diagnosis, the service before comes back
+dies       the role is given arguments with which the engine ends itself: gate, diagnosis, the service before comes back
+back       restart, other arguments, rollback under a pinned release: what serves then is what served before
 stop       stop beside an orphan, stop beside a stranger
 matrix     attention backends, each gated and measured
 """
@@ -22,7 +25,6 @@ matrix     attention backends, each gated and measured
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import json
 import os
 import pathlib
@@ -31,181 +33,9 @@ import sys
 import time
 import typing as t
 
-RELEASE = "20261129T000000Z-0123abcd"
-HOST = "gpu1"
-NAME = "tiny"
-PORT = 30000
-ARGS: dict[str, t.Any] = {
-    "host": "127.0.0.1",
-    "port": PORT,
-    "served_model_name": "tiny",
-    "kv_cache_dtype": "bf16",
-    "attention_backend": "triton",
-    "sampling_backend": "pytorch",
-    "mem_fraction_static": 0.5,
-    "cuda_graph_max_bs": 64,
-    "disable_piecewise_cuda_graph": True,
-}
+from engine_host import NAME, PORT, RELEASE, Lab, healthy, in_use, journal, recap, started
+
 LEVELS = [1, 2, 4, 8, 16, 32, 64]
-
-
-@dataclasses.dataclass
-class Check:
-    """One line of the table."""
-
-    part: str
-    what: str
-    expected: str
-    seen: str
-    passed: bool
-    seconds: float
-
-
-class Lab:
-    """Runs modules, playbooks and units, and keeps what came of them."""
-
-    def __init__(self, base: pathlib.Path, out: pathlib.Path) -> None:
-        self.base, self.out = base, out
-        self.part = ""
-        self.checks: list[Check] = []
-        self.numbers = 0
-        out.mkdir(parents=True, exist_ok=True)
-        self.environment = json.loads((base / "environment.json").read_text(encoding="utf-8"))
-        self.inventory = base / "inventory.json"
-        self.env = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(base / "collections"),
-            "ANSIBLE_HOME": str(base / "ansible"),
-            "ANSIBLE_LOCALHOST_WARNING": "false",
-            "ANSIBLE_NOCOLOR": "1",
-            "LC_ALL": "C.UTF-8",
-        }
-        self.instance()
-
-    def checkpoint(self, name: str) -> str:
-        """Folder of a checkpoint."""
-        return str(self.base / "checkpoints" / name)
-
-    def instance(self, checkpoint: str = "fp8", extra: dict[str, t.Any] | None = None, **args: t.Any) -> None:
-        """Write the inventory with one instance."""
-        one = {
-            "name": NAME,
-            "stack": "gpu_check",
-            "model_path": self.checkpoint(checkpoint),
-            "args": {**ARGS, **args},
-            "env": self.environment,
-            "gpus": [0],
-            "need": {"context": 131072, "concurrent": 8},
-            "gate": {"ready_timeout": 330},
-            **(extra or {}),
-        }
-        one["args"] = {key: value for key, value in one["args"].items() if value is not None}
-        python = str(self.base / "controller" / "bin" / "python")
-        stack = {
-            "channel": "wheelhouse",
-            "requirements": {"sglang": {"version": "==" + os.environ.get("ENGINE_VERSION", "0.5.12.post1")}},
-            "overrides": [],
-        }
-        hostvars = {
-            "ansible_connection": "local",
-            "ansible_become": False,
-            "ansible_python_interpreter": python,
-            "sglang_guest_kind": "none",
-            "sglang_stacks": {"gpu_check": stack},
-            "sglang_service_releases": {NAME: RELEASE},
-            "sglang_report_dir": str(self.out / "reports"),
-            "sglang_instances": [one],
-            # The unit hides /home and /root, where this host's python may live.
-            "sglang_service_unit_options": {"ProtectHome": "read-only"} if in_a_home(python) else {},
-        }
-        inventory = {"all": {"children": {"sglang_hosts": {"hosts": {HOST: hostvars}}}}}
-        self.inventory.write_text(json.dumps(inventory, indent=1), encoding="utf-8")
-
-    def resolved(self) -> dict[str, t.Any]:
-        """The instance as the collection resolves it."""
-        result = self.module("sglang_resolve", {})[0]
-        instance: dict[str, t.Any] = result["resolved"]["instances"][0]
-        return instance
-
-    def module(self, name: str, args: dict[str, t.Any], keep: str = "") -> tuple[dict[str, t.Any], float]:
-        """Run one module of the collection as ``ansible -m`` does: its result and the seconds of the whole call."""
-        self.numbers += 1
-        tree = self.base / "results" / f"{self.numbers}"
-        words = ["ansible", "adhoc", HOST, "-i", str(self.inventory), "-m", f"blackwell.sglang.{name}"]
-        done, seconds = self._ansible([*words, *(["-a", json.dumps(args)] if args else []), "--tree", str(tree)])
-        path = tree / HOST
-        if not path.exists():
-            raise SystemExit(f"{name} gave no result:\n{done.stdout}\n{done.stderr}")
-        result: dict[str, t.Any] = json.loads(path.read_text(encoding="utf-8"))
-        self.write(keep or name, result)
-        return result, seconds
-
-    def playbook(self, name: str, extra: dict[str, t.Any] | None = None) -> tuple[int, str, float]:
-        """Run a playbook: status, output, seconds."""
-        words = ["ansible", "playbook", "-i", str(self.inventory), name, "-e", json.dumps(extra or {})]
-        done, seconds = self._ansible(words)
-        safe = name.rsplit("/", 1)[-1].rsplit(".", 1)[-1 if "/" not in name else 0]
-        self.write(f"playbook_{safe}", done.stdout + done.stderr)
-        return done.returncode, done.stdout + done.stderr, seconds
-
-    def _ansible(self, words: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
-        begun = time.monotonic()
-        python = str(self.base / "controller" / "bin" / "python")
-        done = subprocess.run([python, "-m", *words], env=self.env, capture_output=True, text=True, check=False)
-        return done, time.monotonic() - begun
-
-    def start(self, name: str, checkpoint: str, args: list[str], cache: str = NAME) -> None:
-        """Start an engine by hand in a unit of its own, with the launcher of the role."""
-        words = ["--model-path", self.checkpoint(checkpoint), "--host", "127.0.0.1", *args]
-        settings = [f"--setenv={key}={value}" for key, value in self.environment.items()]
-        folders = [
-            f"--property=CacheDirectory=sglang/{cache}",
-            f"--property=WorkingDirectory=/var/cache/sglang/{cache}",
-        ]
-        launch = ["/usr/bin/python3", str(self.launcher()), "--release", f"/opt/sglang/releases/{RELEASE}"]
-        command = [*launch, "--cache", f"/var/cache/sglang/{cache}", "--", *words]
-        unit = ["systemd-run", f"--unit=sglang-{name}", "--uid=sglang", "--gid=sglang", "--property=KillMode=mixed"]
-        subprocess.run([*unit, "--property=RemainAfterExit=no", *folders, *settings, *command], check=True)
-
-    def launcher(self) -> pathlib.Path:
-        """The role's launcher."""
-        return self.base / "collection/roles/sglang_service/files/sglang_launch.py"
-
-    def active(self, name: str) -> bool:
-        """Whether a unit runs."""
-        done = subprocess.run(["systemctl", "is-active", "-q", f"sglang-{name}.service"], check=False)
-        return done.returncode == 0
-
-    def check(self, what: str, expected: str, seen: t.Any, passed: bool, seconds: float = 0.0) -> None:
-        """Add a line to the table, on the screen too."""
-        line = Check(self.part, what, expected, str(seen)[:600], bool(passed), round(seconds, 1))
-        self.checks.append(line)
-        print(f"{'ok  ' if passed else 'FAIL'} {self.part}: {what}: {line.seen} ({line.seconds} s)", flush=True)
-        self.write("checks", [dataclasses.asdict(each) for each in self.checks])
-
-    def write(self, name: str, content: t.Any) -> None:
-        """Keep something under OUT; a part's files are named after it."""
-        text = content if isinstance(content, str) else json.dumps(content, indent=1)
-        suffix = "txt" if isinstance(content, str) else "json"
-        (self.out / f"{self.part or 'all'}.{name}.{suffix}").write_text(text, encoding="utf-8")
-
-
-def in_a_home(python: str) -> bool:
-    """Whether an interpreter really lies in somebody's home."""
-    return str(pathlib.Path(python).resolve()).startswith(("/root/", "/home/"))
-
-
-def journal(unit: str, since: float = 0.0) -> str:
-    """The journal of a unit, since a moment (seconds of the epoch)."""
-    words = ["journalctl", "--quiet", "--no-pager", "--all", "--output=cat", "-u", unit, f"--since=@{since:.0f}"]
-    return subprocess.run(words, capture_output=True, text=True, errors="replace", check=False).stdout
-
-
-def in_use() -> int:
-    """MiB in use on the first GPU."""
-    words = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    out = subprocess.run(words, capture_output=True, text=True, check=False).stdout
-    return int(float(out.split()[0])) if out.split() else -1
 
 
 def failed_checks(gate: dict[str, t.Any]) -> list[str]:
@@ -283,7 +113,8 @@ def serve(lab: Lab) -> None:
     proof = json.loads(pathlib.Path(f"/var/lib/sglang/{NAME}/proof.json").read_text(encoding="utf-8"))
     lab.write("proof", proof)
     for each in proof["checks"]:
-        lab.check(f"gate {each['id']}", str(each["expected"])[:80], each["seen"], each["passed"], each["seconds"])
+        seen = f"{each['seen']} ({'; '.join(map(str, each['evidence']))})"
+        lab.check(f"gate {each['id']}", str(each["expected"])[:80], seen, each["passed"], each["seconds"])
     wanted = {
         "path": lab.checkpoint("fp8"),
         "url": f"http://127.0.0.1:{PORT}",
@@ -349,10 +180,53 @@ def auto(lab: Lab) -> None:
     lab.check("sglang_service_stop", "free", f"{result}", result.get("free"), seconds)
 
 
-def healthy() -> bool:
-    """Whether /health answers 200."""
-    words = ["curl", "-s", "-m", "2", "-o", "/dev/null", "-w", "%{http_code}", f"http://127.0.0.1:{PORT}/health"]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout == "200"
+def refuse(lab: Lab) -> None:
+    """What the role refuses before it stops a service that is good."""
+    before = started()
+    cases: dict[str, tuple[dict[str, t.Any], tuple[str, ...]]] = {
+        "auto on an FP8 checkpoint": (
+            {"kv_cache_dtype": "auto"},
+            ("args.kv_cache_dtype", "write kv_cache_dtype: bf16"),
+        ),
+        "a need that cannot fit": ({"mem_fraction_static": 0.1}, ("need", "131072")),
+    }
+    for name, (args, told) in cases.items():
+        lab.instance(**args)
+        status, out, seconds = lab.playbook(str(lab.base / "collection/tests/gpu/serve.yml"))
+        words = [line.strip() for line in out.splitlines() if line.startswith("fatal:")]
+        right = status != 0 and all(word in out for word in told) and started() == before and healthy()
+        lab.check(name, "refused, the service runs on", (words or [recap(out)])[-1], right, seconds)
+    lab.instance()
+
+
+def dies(lab: Lab) -> None:
+    """Arguments with which the engine ends itself while it loads, by the role, over a service that was good."""
+    lab.instance(extra={"need": None}, mem_fraction_static=0.005)
+    status, out, seconds = lab.playbook(str(lab.base / "collection/tests/gpu/serve.yml"))
+    (lab.out / "dies.engine.log").write_text(journal(f"sglang-{NAME}.service"), encoding="utf-8")
+    words = [line for line in out.splitlines() if line.startswith("[ERROR]") and "did not pass its gate" in line]
+    told = "did not pass its gate" in out and "memory" in out
+    lab.check("the role", "fails, the cause named", (words or [recap(out)])[0], status != 0 and told, seconds)
+    back = json.loads(pathlib.Path(f"/var/lib/sglang/{NAME}/proof.json").read_text(encoding="utf-8"))
+    lab.write("proof_after", back)
+    lab.check("the service before is back", "its gate passed", back.get("at"), back.get("passed") and healthy())
+    lab.instance()
+
+
+def back(lab: Lab) -> None:
+    """Restart, other arguments, and the playbook rollback under the release that the inventory pins."""
+    lab.instance()
+    before = started()
+    status, out, seconds = lab.playbook("blackwell.sglang.restart")
+    lab.check("restart", "another start, proved", recap(out), status == 0 and started() != before, seconds)
+    lab.instance(cuda_graph_max_bs=32, max_running_requests=48)
+    status, out, seconds = lab.playbook(str(lab.base / "collection/tests/gpu/serve.yml"))
+    lab.check("other arguments", "status 0", recap(out), status == 0, seconds)
+    status, out, seconds = lab.playbook("blackwell.sglang.rollback")
+    lab.check("rollback", "status 0", recap(out), status == 0, seconds)
+    lab.instance()
+    status, out, seconds = lab.playbook(str(lab.base / "collection/tests/gpu/serve.yml"))
+    lab.check("what came back is as it was", "changed=0", recap(out), status == 0 and "changed=0 " in out, seconds)
 
 
 def nan(lab: Lab) -> None:
@@ -368,7 +242,7 @@ def nan(lab: Lab) -> None:
             time.sleep(0.5)
         status, out, seconds = run.result()
     (lab.out / "nan.engine.log").write_text(journal(f"sglang-{NAME}.service"), encoding="utf-8")
-    failed = [line for line in out.splitlines() if "right.logprobs" in line or "did not pass its gate" in line]
+    failed = [line for line in out.splitlines() if line.startswith("[ERROR]") and "did not pass its gate" in line]
     lab.check("/health of the NaN server", "200", seen_healthy, seen_healthy, time.monotonic() - before)
     told = "did not pass its gate" in out and "NaN" in out
     lab.check("the role", "fails, the cause named", (failed or [recap(out)])[0].strip(), status != 0 and told, seconds)
@@ -434,19 +308,12 @@ def matrix(lab: Lab) -> None:
         "backend_matrix_axes": {"attention_backend": os.environ.get("MATRIX", "triton flashinfer").split()},
         "backend_matrix_lengths": [2, 96, 2048, 3072],
         "backend_matrix_long_tokens": 20000,
-        "backend_matrix_ready_timeout": 240,
+        "backend_matrix_ready_timeout": 420,
         "backend_matrix_measure_levels": [],
         "backend_matrix_output_dir": str(lab.out / "matrix"),
     }
     status, out, seconds = lab.playbook("blackwell.sglang.backend_matrix", extra)
     lab.check("attention backends", "status 0", recap(out), status == 0, seconds)
-
-
-def recap(out: str) -> str:
-    """The last line about the host, or the last lines."""
-    lines = [line.strip() for line in out.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(f"{HOST} ") and "ok=" in line]
-    return told[-1] if told else " / ".join(lines[-3:])
 
 
 PARTS: dict[str, t.Callable[[Lab], None]] = {
@@ -455,7 +322,10 @@ PARTS: dict[str, t.Callable[[Lab], None]] = {
     "serve": serve,
     "sweep": sweep,
     "auto": auto,
+    "refuse": refuse,
     "nan": nan,
+    "dies": dies,
+    "back": back,
     "stop": stop,
     "matrix": matrix,
 }
