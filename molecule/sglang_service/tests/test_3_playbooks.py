@@ -22,6 +22,10 @@ INSTANCE = {
 }
 
 
+# What is tried over the good service, and taken back.
+WITH_KEY = {**INSTANCE, "args": {"max_running_requests": 24}, "api_key": SECRET}
+
+
 def test_status_shows_the_proof_and_changes_nothing(playbooks: Playbooks, tmp_path: pathlib.Path) -> None:
     run = playbooks.run("playbooks/status.yml", variables={"sglang_status_json": str(tmp_path)})
     assert run.rc == 0, run.output
@@ -82,7 +86,7 @@ def test_restart_proves_the_new_start(host: t.Any, playbooks: Playbooks, service
 
 
 def test_a_key_protects_the_server_and_shows_nowhere(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
-    run = playbooks.run(CONVERGE, "--diff", variables={"sglang_instances": [{**INSTANCE, "api_key": SECRET}]})
+    run = playbooks.run(CONVERGE, "--diff", variables={"sglang_instances": [WITH_KEY]})
     assert run.rc == 0, run.output
     assert SECRET not in run.output
     ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:30000/v1/models')"
@@ -105,12 +109,14 @@ def test_a_key_protects_the_server_and_shows_nowhere(host: t.Any, playbooks: Pla
         out = host.run(command).stdout
         assert len(out) > 50, command
         assert SECRET not in out, command
-    status = playbooks.run("playbooks/status.yml", variables={"sglang_instances": [{**INSTANCE, "api_key": SECRET}]})
+    status = playbooks.run("playbooks/status.yml", variables={"sglang_instances": [WITH_KEY]})
     assert "qwen: active" in status.output
     assert SECRET not in status.output
 
 
-def test_rollback_goes_back_to_what_was_good_before(host: t.Any, playbooks: Playbooks, service: t.Any) -> None:
+def test_rollback_goes_back_to_what_was_good_before(
+    host: t.Any, playbooks: Playbooks, service: t.Any, tmp_path: pathlib.Path
+) -> None:
     with_key = host.file(f"/etc/systemd/system/{service.unit}").content_string
     assert "LoadCredential" in with_key
     look = playbooks.run("playbooks/rollback.yml", "--check")
@@ -118,8 +124,12 @@ def test_rollback_goes_back_to_what_was_good_before(host: t.Any, playbooks: Play
     assert host.file(f"/etc/systemd/system/{service.unit}").content_string == with_key
     # A pin of the inventory names what is linked; under it the arguments before come back all the same.
     linked = pathlib.PurePath(host.check_output("readlink /opt/sglang/instances/qwen/release")).name
-    run = playbooks.run("playbooks/rollback.yml", variables={"sglang_service_releases": {"qwen": linked}})
+    wanted = {"sglang_instances": [WITH_KEY], "sglang_service_releases": {"qwen": linked}}
+    run = playbooks.run("playbooks/rollback.yml", variables={**wanted, "sglang_report_dir": str(tmp_path)})
     assert run.rc == 0, run.output
+    reported = json.loads((tmp_path / "sglang1.json").read_text())["instances"][0]
+    assert reported["name"] == "qwen"
+    assert "--max-running-requests 24" not in " ".join(reported["argv"]), "what serves, not what is wanted"
     assert "LoadCredential" not in host.file(f"/etc/systemd/system/{service.unit}").content_string
     proof = json.loads(host.file("/var/lib/sglang/qwen/proof.json").content_string)
     assert proof["passed"]
