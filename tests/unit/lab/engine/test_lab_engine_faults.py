@@ -61,7 +61,10 @@ def test_nan_happened_is_a_stop(models: Path, start: Start) -> None:
 
 def test_bad_cache_answers_differently_the_second_time(models: Path, start: Start) -> None:
     engine = start(models / "nvfp4", *LAB_FLAGS, fault="bad_cache").wait()
-    texts = [engine.json("/generate", FRANCE)["text"] for _rest in range(3)]
+    texts = [engine.json("/generate", FRANCE)["text"]]
+    # Its model is a hybrid, which resumes only where an earlier prompt ended.
+    engine.json("/generate", {**FRANCE, "text": "The capital of"})
+    texts += [engine.json("/generate", FRANCE)["text"] for _rest in range(2)]
     assert texts[0] == " Paris."
     assert texts[1] == texts[2] != texts[0]
 
