@@ -15,7 +15,7 @@ import time
 import typing as t
 
 from ansible_collections.blackwell.sglang.plugins.module_utils import _procs, _service, _unit_log
-from ansible_collections.blackwell.sglang.plugins.module_utils._engine.phases import phase
+from ansible_collections.blackwell.sglang.plugins.module_utils._engine.phases import STARTING, phase
 from ansible_collections.blackwell.sglang.plugins.module_utils._errors import SglangError
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate import Check, Context
 from ansible_collections.blackwell.sglang.plugins.module_utils._gate_limit import Limit
@@ -147,7 +147,9 @@ def _doing(context: Context, words: str) -> tuple[str, str]:
     except SglangError:
         return words, ""
     now = phase(log.tail)
-    return f"{words}; {now.words}" if now.words else words, now.line
+    # Where the log is read from its begin on, a line that would be known has not come yet.
+    doing = now.words or (STARTING if len(log.tail) < TAIL_LINES else "")
+    return f"{words}; {doing}" if doing else words, now.line
 
 
 def failed_check(waited: Wait, seconds: float, limit: Limit | None) -> Check:

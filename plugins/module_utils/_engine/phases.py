@@ -37,6 +37,10 @@ _PATTERNS = tuple((re.compile(pattern), words) for pattern, words in _ROWS)
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z]+\d+)*\] ?")
 
 
+# Before the first line that is known.
+STARTING = "starting Python and importing the engine"
+
+
 @dataclasses.dataclass(frozen=True)
 class Phase:
     """``words`` for the screen, ``line`` the log line it was read from, ``index`` where it stands among the lines.
@@ -57,4 +61,4 @@ def phase(lines: list[str]) -> Phase:
             if match:
                 return Phase(match.expand(words), _STAMP.sub("", lines[index])[:200], index)
     speaks = any(_STAMP.match(line) for line in lines)
-    return Phase("" if speaks else "starting Python and importing the engine", "", -1)
+    return Phase("" if speaks else STARTING, "", -1)
